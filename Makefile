@@ -1,0 +1,53 @@
+# Every target does its own set-up: only Python 3.11 or newer and make are needed.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+# The Debian packages that tests marked `system` need.
+DEBIAN_PACKAGES := redis-server
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-all system lint format bench clean
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Germline needs Python 3.11 or newer; choose one with: make PYTHON=python3.12 ..."; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+demo: $(READY) ## the core at work: birth, mutation, decoding, one hash everywhere
+	@$(BIN)/python examples/core.py
+
+test: $(READY) ## every test that needs only Python
+	$(BIN)/python -m pytest -m "not system"
+
+test-all: system $(READY) ## every test there is
+	$(BIN)/python -m pytest
+
+system: ## install the Debian packages that server tests need (as root)
+	@missing=; for p in $(DEBIAN_PACKAGES); do \
+	  dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || missing="$$missing $$p"; done; \
+	if [ -n "$$missing" ]; then \
+	  apt-get -qq update && RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive \
+	    apt-get -qq install --yes --no-install-recommends $$missing; fi
+
+lint: $(READY) ## style, format and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(READY) ## let ruff rewrite what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(READY) ## print every benchmark's figures
+	@for b in benchmarks/*.py; do echo "== $$b"; $(BIN)/python $$b || exit 1; done
+
+clean: ## remove the environment and every cache
+	rm -rf $(VENV) .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist

@@ -1,0 +1,54 @@
+"""Germline evolves deep neural networks whose every individual is a few kilobytes of seeds.
+
+The modules in reading order, each importing only from those above it:
+
+    errors      the one error for what a user gave
+    bfloat16    scales that keep the arithmetic exact
+    noise       integer noise addressed by (seed, stream, index)
+    layout      how a flat vector of weights is cut into a network's tensors
+    operators   the mutation operators by name
+    genome      Gene, Birth, Snapshot, Genome and their ids
+    blobs       weights as content-addressed bytes
+    files       genomes as JSON and safetensors
+    mutation    what each operator does to the weights
+    reference   decoding in plain numpy, the definition
+    decode      decoding at a cost that does not grow with age
+    policies    registered networks and their layouts
+    cli         the command `germline`
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from germline.decode import Decoder as Decoder
+    from germline.errors import InputError as InputError
+    from germline.files import GenomeFile as GenomeFile
+    from germline.genome import Birth as Birth
+    from germline.genome import Gene as Gene
+    from germline.genome import Genome as Genome
+    from germline.genome import Snapshot as Snapshot
+    from germline.layout import Layout as Layout
+    from germline.layout import Tensor as Tensor
+
+__version__ = "0.1.0"
+
+# Imported on first use: `germline --help` must not wait for JAX.
+_HOMES = {
+    "Birth": "genome",
+    "Decoder": "decode",
+    "Gene": "genome",
+    "Genome": "genome",
+    "GenomeFile": "files",
+    "InputError": "errors",
+    "Layout": "layout",
+    "Snapshot": "genome",
+    "Tensor": "layout",
+}
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> object:
+    if name in _HOMES:
+        return getattr(import_module(f"germline.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'germline' has no attribute {name!r}")

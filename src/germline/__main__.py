@@ -1,0 +1,5 @@
+"""`python -m germline` is the command `germline`."""
+
+from germline.cli import main
+
+main()

@@ -1,0 +1,85 @@
+"""Weights as content-addressed bytes: little-endian float32, named by their SHA-256.
+
+A blob is a Snapshot root, or an ancestor's weights handed to a worker that would otherwise replay
+its whole lineage. Nothing is used before its hash has been checked.
+"""
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from germline.errors import InputError
+
+
+def sha256(blob: bytes | memoryview) -> str:
+    """Give the name of a blob."""
+    return hashlib.sha256(blob).hexdigest()
+
+
+def weights_hash(theta: Any) -> str:  # noqa: ANN401 - numpy or JAX array
+    """Give the SHA-256 of decoded weights [params]: the same on every machine."""
+    return sha256(np.ascontiguousarray(theta, dtype="<f4").data.cast("B"))
+
+
+def pack(theta: NDArray[Any]) -> bytes:
+    """Turn weights [params] into a blob, subnormals and -0 set to +0; NaN and infinity refused.
+
+    XLA flushes subnormals on a CPU and numpy does not, so they must not enter a lineage.
+    """
+    theta = np.asarray(theta, dtype=np.float32)
+    if not np.isfinite(theta).all():
+        at = int(np.flatnonzero(~np.isfinite(theta))[0])
+        raise InputError(f"weights: number {at} is {theta.flat[at]}; a snapshot must be finite")
+    normal = np.abs(theta) >= np.finfo(np.float32).tiny
+    return np.where(normal, theta, np.float32(0)).astype("<f4").tobytes()
+
+
+def unpack(blob: bytes, digest: str, size: int) -> NDArray[np.float32]:
+    """Check a blob against its hash and the expected number of weights; give [params], no copy."""
+    if len(blob) != 4 * size:
+        raise InputError(f"blob {digest[:16]}: {len(blob):,} bytes; {4 * size:,} expected")
+    if sha256(blob) != digest:
+        raise InputError(f"blob {digest[:16]}: its contents hash to {sha256(blob)[:16]}; refused")
+    theta = np.frombuffer(blob, "<f4")
+    # As integers: an exponent of all ones is NaN or infinity, of zeros anything but +0 is a trap.
+    exponent = np.frombuffer(blob, "<u4") & np.uint32(0x7F800000)
+    if (exponent == 0x7F800000).any():
+        raise InputError(f"blob {digest[:16]}: holds NaN or infinity; refused")
+    if np.frombuffer(blob, "<u4")[exponent == 0].any():
+        raise InputError(f"blob {digest[:16]}: holds subnormals or -0; refused")
+    return theta
+
+
+class BlobFolder:
+    """Blobs in a folder, one file each, named by their hash."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def put(self, blob: bytes) -> str:
+        """Keep a blob and give its name; a blob that is there already is left alone."""
+        digest = sha256(blob)
+        path = self.folder / digest
+        if not path.exists():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, blob)
+        return digest
+
+    def __getitem__(self, digest: str) -> bytes:
+        try:
+            return (self.folder / digest).read_bytes()
+        except FileNotFoundError:
+            raise KeyError(digest) from None
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write a whole file or none: readers see the old one until the new one is complete."""
+    draft = path.with_name(f".{path.name}.draft")
+    try:
+        draft.write_bytes(data)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)

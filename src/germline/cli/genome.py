@@ -1,0 +1,199 @@
+"""`germline genome`: make, mutate, look at and decode genome files."""
+
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    from germline.files import GenomeFile
+    from germline.layout import Layout
+
+app = typer.Typer(no_args_is_help=True, help="Make, mutate, look at and decode genome files.")
+
+File = Annotated[Path, typer.Argument(help="A genome file, or - for standard input.")]
+Out = Annotated[Path | None, typer.Option(help="Write here; without it, print the JSON form.")]
+Seed = Annotated[int | None, typer.Option(help="0 to 2^32 - 1; drawn at random if not given.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace the file at --out.")]
+
+
+@app.command()
+def new(
+    policy: Annotated[str, typer.Argument(help="A registered policy, such as mlp or dqn.")],
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="A setting as key=value; may be repeated.")
+    ] = None,
+    seed: Seed = None,
+    weights: Annotated[
+        Path | None, typer.Option(help="Start from the tensors of a safetensors file instead.")
+    ] = None,
+    out: Out = None,
+    force: Force = False,
+) -> None:
+    """Give birth to a genome."""
+    from germline import blobs, policies
+    from germline.errors import InputError
+    from germline.files import GenomeFile, read_tensors
+    from germline.genome import Birth, Genome, Snapshot
+
+    spec = policies.make(policy, _settings(set_ or []))
+    reference = policies.reference(policy, spec)
+    if weights is None:
+        root = Birth(_seed(seed))
+        _write(GenomeFile(Genome(reference, root)), out, force)
+        return
+    if seed is not None:
+        raise InputError("--seed: has no meaning beside --weights; give one of the two")
+    blob = blobs.pack(spec.layout().flatten(read_tensors(weights)))
+    genome = Genome(reference, Snapshot(blobs.sha256(blob)))
+    _write(GenomeFile(genome, weights=blob), out, force)
+
+
+@app.command()
+def mutate(
+    file: File,
+    sigma: Annotated[float, typer.Option(help="The size of the mutation.")] = 0.002,
+    operator: Annotated[
+        str, typer.Option(help="gaussian, block:layer|row|head, sparse:P or lowrank:R.")
+    ] = "gaussian",
+    seed: Seed = None,
+    out: Out = None,
+    force: Force = False,
+) -> None:
+    """Add one gene."""
+    from dataclasses import replace
+
+    from germline import operators
+    from germline.genome import Gene
+
+    parent, layout = _load(file)
+    gene = Gene(_seed(seed), sigma, operator)
+    chosen = operators.parse(operator)
+    if isinstance(chosen, operators.Block):
+        layout.blocks(chosen.kind)
+    _write(replace(parent, genome=parent.genome.child(gene)), out, force)
+
+
+@app.command()
+def show(
+    file: File, json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
+) -> None:
+    """Say what a genome is."""
+    import msgspec
+
+    source, layout = _load(file)
+    genome = source.genome
+    facts: dict[str, Any] = {
+        "id": genome.id,
+        "parent": genome.parent_digest and genome.parent_digest[:16],
+        "policy": genome.policy.name,
+        "settings": genome.policy.settings,
+        "weights": layout.size,
+        "layout": layout.digest[:16],
+        "root": msgspec.to_builtins(genome.root),
+        "genes": len(genome.genes),
+        "last_gene": msgspec.to_builtins(genome.genes[-1]) if genome.genes else None,
+        "task": msgspec.to_builtins(source.task),
+        "arithmetic": source.arithmetic,
+    }
+    if json:
+        typer.echo(msgspec.json.encode(facts))
+        return
+    for key, value in facts.items():
+        if value is None:
+            continue
+        if isinstance(value, dict):
+            value = "  ".join(f"{k}={v}" for k, v in value.items())
+        shown = f"{value:,}" if isinstance(value, int) else value
+        typer.echo(f"{key.replace('_', ' '):<12}{shown}")
+
+
+@app.command("hash")
+def hash_(
+    file: File,
+    engine: Annotated[
+        Literal["jax", "numpy"], typer.Option(help="jax is fast, numpy is the definition.")
+    ] = "jax",
+) -> None:
+    """Print the SHA-256 of the decoded float32 weights: the same on every machine."""
+    from germline import blobs
+
+    source, layout = _load(file)
+    typer.echo(blobs.weights_hash(_decoded(source, layout, engine)))
+
+
+@app.command()
+def decode(
+    file: File,
+    out: Annotated[Path, typer.Option(help="Write the weights here, as safetensors.")],
+    force: Force = False,
+) -> None:
+    """Write the decoded weights as named tensors."""
+    import numpy as np
+    from safetensors.numpy import save as to_safetensors
+
+    from germline import blobs, files
+
+    source, layout = _load(file)
+    theta = np.asarray(_decoded(source, layout, "jax"))
+    metadata = {"genome": source.genome.id, "sha256": blobs.weights_hash(theta)}
+    files.save(out, to_safetensors(layout.unflatten(theta), metadata), replace=force)
+    typer.echo(f"{out}: {layout.size:,} weights, SHA-256 {metadata['sha256']}")
+
+
+def _load(path: Path) -> "tuple[GenomeFile, Layout]":
+    from germline import files, policies
+    from germline.errors import InputError
+
+    source = files.read(path)
+    try:
+        return source, policies.layout_of(source.genome.policy)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def _decoded(source: "GenomeFile", layout: "Layout", engine: str) -> Any:  # noqa: ANN401
+    if engine == "numpy":
+        from germline import reference
+
+        return reference.decode(source.genome, layout, source.snapshots())
+    from germline.decode import Decoder
+
+    return Decoder(layout, source.snapshots()).decode(source.genome)
+
+
+def _write(file: "GenomeFile", out: Path | None, force: bool) -> None:
+    from germline import files
+    from germline.errors import InputError
+    from germline.genome import Snapshot
+
+    if out is not None:
+        files.write(out, file, replace=force)
+        typer.echo(f"{out}: {file.genome.id}, {len(file.genome.genes):,} genes")
+    elif isinstance(file.genome.root, Snapshot):
+        raise InputError("--out: is needed, a genome that starts from weights is not plain text")
+    else:
+        typer.echo(files.to_json(file), nl=False)
+
+
+def _seed(given: int | None) -> int:
+    return secrets.randbits(32) if given is None else given
+
+
+def _settings(pairs: list[str]) -> dict[str, Any]:
+    """Read key=value pairs; values are JSON where they can be, text otherwise."""
+    import msgspec
+
+    from germline.errors import InputError
+
+    settings = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not equals or not key:
+            raise InputError(f"--set: {pair!r} is not key=value")
+        try:
+            settings[key] = msgspec.json.decode(text)
+        except (msgspec.DecodeError, RecursionError):
+            settings[key] = text
+    return settings

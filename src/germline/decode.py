@@ -1,0 +1,186 @@
+"""Genome → weights, at a cost that does not grow with age: the parent, from a cache, plus one gene.
+
+The cache holds parents only. Siblings find theirs there; the first child of a new parent finds its
+grandparent; a worker that has neither is handed the parent as a blob, or replays the lineage.
+"""
+
+from collections import OrderedDict, defaultdict
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import groupby
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from germline import blobs, mutation, operators
+from germline.errors import InputError
+from germline.genome import Birth, Gene, Genome
+from germline.layout import Layout
+from germline.operators import Operator
+
+_birth = jax.jit(mutation.birth, static_argnames="layout")
+_mutate = jax.jit(mutation.mutate, static_argnames=("operator", "layout"))
+
+
+@partial(jax.jit, static_argnames=("operator", "layout"), donate_argnames="theta")
+def _replay(
+    theta: jax.Array,
+    seeds: jax.Array,
+    scales: jax.Array,
+    count: int,
+    operator: Operator,
+    layout: Layout,
+) -> jax.Array:
+    """Apply the first `count` of the genes [length] to θ in place."""
+
+    def step(i: int, theta: jax.Array) -> jax.Array:
+        return mutation.mutate(theta, seeds[i], scales[i], operator, layout)
+
+    return jax.lax.fori_loop(0, count, step, theta)
+
+
+@partial(jax.jit, static_argnames=("operator", "layout"))
+def _children(
+    parents: jax.Array,
+    index: jax.Array,
+    seeds: jax.Array,
+    scales: jax.Array,
+    operator: Operator,
+    layout: Layout,
+) -> jax.Array:
+    """Children [n, params] of parents [p, params], each by its gene."""
+
+    def child(parent: jax.Array, seed: jax.Array, scales: jax.Array) -> jax.Array:
+        return mutation.mutate(parents[parent], seed, scales, operator, layout)
+
+    return jax.vmap(child)(index, seeds, scales)
+
+
+class Decoder:
+    """Decodes genomes of one layout, keeping parents in an LRU of at most `budget` bytes.
+
+    `snapshots` maps the SHA-256 of Snapshot roots to their bytes, for instance a `BlobFolder`.
+    What it returns does not depend on what it has decoded before.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        snapshots: Mapping[str, bytes] | blobs.BlobFolder | None = None,
+        budget: int = 2**30,
+    ) -> None:
+        self.layout = layout
+        self.snapshots = {} if snapshots is None else snapshots
+        self.budget = budget
+        self._cache: OrderedDict[str, jax.Array] = OrderedDict()
+
+    def decode(self, genome: Genome) -> jax.Array:
+        """Rebuild the weights of one individual [params]."""
+        self._check(genome)
+        if not genome.genes:
+            return self._root(genome)
+        gene = genome.genes[-1]
+        operator, seeds, scales = _numbers([gene])
+        return _mutate(self._parent(genome), seeds[0], scales[0], operator, self.layout)
+
+    def decode_many(self, genomes: Sequence[Genome]) -> jax.Array:
+        """Rebuild many individuals at once [n, params], fastest for many children of few parents.
+
+        One compilation serves each (number of genomes, operator); keep the number the same.
+        """
+        groups: defaultdict[str | None, list[int]] = defaultdict(list)
+        for i, genome in enumerate(genomes):
+            self._check(genome)
+            groups[genome.genes[-1].operator if genome.genes else None].append(i)
+        parts = [
+            self._siblings([genomes[i] for i in members])
+            if operator is not None
+            else jnp.stack([self._root(genomes[i]) for i in members])
+            for operator, members in groups.items()
+        ]
+        if len(parts) == 1:
+            return parts[0]
+        order = np.argsort(np.concatenate([np.array(m) for m in groups.values()]))
+        return jnp.concatenate(parts)[order]
+
+    def adopt(self, genome: Genome, blob: bytes, sha256: str) -> None:
+        """Take an ancestor's weights from a blob instead of replaying it; refused if tampered."""
+        self._check(genome)
+        self._keep(genome.digest, jnp.asarray(blobs.unpack(blob, sha256, self.layout.size)))
+
+    def cached(self) -> int:
+        """Give the number of bytes held."""
+        return len(self._cache) * 4 * self.layout.size
+
+    def _check(self, genome: Genome) -> None:
+        if genome.policy.layout != self.layout.digest:
+            raise InputError(
+                f"genome {genome.id}: made for layout {genome.policy.layout[:16]}, "
+                f"this decoder has {self.layout.digest[:16]}"
+            )
+
+    def _siblings(self, genomes: Sequence[Genome]) -> jax.Array:
+        """Children [n, params] whose last genes share one operator."""
+        row: dict[str | None, int] = {}
+        index = [row.setdefault(g.parent_digest, len(row)) for g in genomes]
+        first = [index.index(i) for i in range(len(row))]
+        parents = [self._parent(genomes[i]) for i in first]
+        # Padded to a power of two, so that the number of parents seldom means a compilation.
+        parents += parents[:1] * ((1 << (len(parents) - 1).bit_length()) - len(parents))
+        operator, seeds, scales = _numbers([g.genes[-1] for g in genomes])
+        stacked = jnp.stack(parents)
+        return _children(stacked, np.array(index, np.int32), seeds, scales, operator, self.layout)
+
+    def _root(self, genome: Genome) -> jax.Array:
+        if isinstance(genome.root, Birth):
+            return _birth(np.uint32(genome.root.seed), self.layout)
+        digest = genome.root.sha256
+        try:
+            blob = self.snapshots[digest]
+        except KeyError:
+            raise InputError(f"root: the weights of snapshot {digest[:16]} are not here") from None
+        return jnp.asarray(blobs.unpack(blob, digest, self.layout.size))
+
+    def _parent(self, genome: Genome) -> jax.Array:
+        """The parent's weights: cached, or replayed from the longest cached prefix and cached."""
+        key = genome.parent_digest
+        assert key is not None
+        if (theta := self._cache.get(key)) is not None:
+            self._cache.move_to_end(key)
+            return theta
+        names = list(genome.prefix_digests())[:-1]
+        start = next((i for i in reversed(range(len(names))) if names[i] in self._cache), None)
+        theta = self._root(genome) if start is None else self._cache[names[start]]
+        theta = self._grown(theta, genome.genes[start or 0 : -1])
+        self._keep(key, theta)
+        return theta
+
+    def _grown(self, theta: jax.Array, genes: Sequence[Gene]) -> jax.Array:
+        """Apply genes one after another; the given θ may be in the cache and stays as it is."""
+        own = False
+        for _, run in groupby(genes, key=lambda gene: gene.operator):
+            operator, seeds, scales = _numbers(list(run))
+            if not own:
+                theta = _mutate(theta, seeds[0], scales[0], operator, self.layout)
+                seeds, scales, own = seeds[1:], scales[1:], True
+            if not (length := len(seeds)):
+                continue
+            # Padded to a power of two: a compilation per doubling, not per lineage length.
+            pad = (1 << max(length - 1, 15).bit_length()) - length
+            seeds, scales = np.pad(seeds, (0, pad)), np.pad(scales, ((0, pad), (0, 0)))
+            theta = _replay(theta, seeds, scales, length, operator, self.layout)
+        return theta
+
+    def _keep(self, key: str, theta: jax.Array) -> None:
+        self._cache[key] = theta
+        while self.cached() > self.budget:
+            self._cache.popitem(last=False)
+
+
+def _numbers(genes: Sequence[Gene]) -> tuple[Operator, np.ndarray, np.ndarray]:
+    """The operator that genes share, their seeds uint32 [n] and scales float32 [n, 2]."""
+    operator = operators.parse(genes[0].operator)
+    seeds = np.array([gene.seed for gene in genes], np.uint32)
+    scales = np.array([operators.scales(operator, gene.sigma) for gene in genes], np.float32)
+    return operator, seeds, scales

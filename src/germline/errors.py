@@ -1,0 +1,21 @@
+"""The one error for what a user gave, told in one sentence that names it."""
+
+import re
+
+import msgspec
+
+
+class InputError(ValueError):
+    """A file, option or argument is wrong; the message names it and says what was expected.
+
+    The command line prints the message and exits with code 2.
+    """
+
+
+def explain(error: msgspec.ValidationError) -> str:
+    """Turn msgspec's "Expected ... - at `$.a[0].b`" into "a[0].b: expected ..."."""
+    message, _, path = str(error).partition(" - at `")
+    field = path.rstrip("`").removeprefix("$").removeprefix(".")
+    message = message.replace("`", "")
+    message = re.sub(r"^(Expected|Object|Invalid|Number)\b", lambda m: m[0].lower(), message)
+    return f"{field}: {message}" if field else message

@@ -1,0 +1,270 @@
+"""Genome files: readable JSON, or one safetensors file when the root is a Snapshot.
+
+Files are data. They name registered policies and tasks, never code, and every size is bounded
+before anything is allocated for it. A malformed file gives one error that names the field.
+"""
+
+import re
+import stat
+import sys
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+
+from germline import blobs
+from germline.errors import InputError, explain
+from germline.genome import (
+    FORMAT,
+    MAX_GENES,
+    Gene,
+    Genome,
+    Name,
+    PolicyRef,
+    Root,
+    Settings,
+    Snapshot,
+    Uint32,
+)
+from germline.layout import MAX_WEIGHTS
+
+MAX_JSON_BYTES = 2**24
+MAX_HEADER_BYTES = MAX_JSON_BYTES + 2**16
+MAX_OBSERVATIONS = 2**20
+
+T = TypeVar("T")
+Arithmetic = Literal["float32", "bfloat16", "exact"]
+Numbers = Annotated[tuple[float, ...], msgspec.Meta(max_length=MAX_OBSERVATIONS)]
+
+
+class TaskRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A task by registered name, with its settings."""
+
+    name: Name
+    settings: Settings = {}
+
+
+class Normaliser(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Frozen observation statistics that the individual was scored with, one number per input."""
+
+    mean: Numbers
+    std: Numbers
+
+    def __post_init__(self) -> None:
+        if len(self.mean) != len(self.std):
+            raise InputError(f"mean has {len(self.mean)} numbers and std {len(self.std)}")
+
+
+@dataclass(frozen=True)
+class GenomeFile:
+    """A genome with all that is needed to play it; `weights` is the blob of a Snapshot root."""
+
+    genome: Genome
+    task: TaskRef | None = None
+    arithmetic: Arithmetic = "float32"
+    normaliser: Normaliser | None = None
+    weights: bytes | None = None
+
+    def snapshots(self) -> dict[str, bytes]:
+        """Give the blobs that decoding may ask for."""
+        root = self.genome.root
+        return {root.sha256: self.weights} if isinstance(root, Snapshot) and self.weights else {}
+
+
+class _Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Consecutive genes that share σ and operator."""
+
+    sigma: float
+    operator: str
+    seeds: Annotated[tuple[Uint32, ...], msgspec.Meta(min_length=1, max_length=MAX_GENES)]
+
+    def __post_init__(self) -> None:
+        Gene(0, self.sigma, self.operator)
+
+
+class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The fields of the JSON form, in the order in which they are written."""
+
+    germline: int
+    policy: PolicyRef
+    root: Root
+    genes: tuple[_Run, ...]
+    id: str | None = None
+    task: TaskRef | None = None
+    arithmetic: Arithmetic = "float32"
+    normaliser: Normaliser | None = None
+
+
+class _Version(msgspec.Struct):
+    germline: int
+
+
+def to_json(file: GenomeFile) -> str:
+    """Write the JSON form: one line per field, one per run of like genes."""
+    genome = file.genome
+    runs = [
+        _Run(sigma, operator, tuple(gene.seed for gene in run))
+        for (sigma, operator), run in groupby(genome.genes, lambda g: (g.sigma, g.operator))
+    ]
+    fields: dict[str, Any] = {
+        "germline": FORMAT,
+        "id": genome.id,
+        "policy": genome.policy,
+        "root": genome.root,
+        "task": file.task,
+        "arithmetic": file.arithmetic,
+        "normaliser": file.normaliser,
+    }
+    lines = [f'  "{key}": {_compact(value)}' for key, value in fields.items() if value is not None]
+    genes = ",".join(f"\n    {_compact(run)}" for run in runs)
+    lines.append(f'  "genes": [{genes}\n  ]' if runs else '  "genes": []')
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def from_json(text: bytes, source: str = "genome") -> GenomeFile:
+    """Read the JSON form; `source` names the file in errors."""
+    if len(text) > MAX_JSON_BYTES:
+        raise _too_large(source)
+    version = _parse(text, _Version, source).germline
+    if version != FORMAT:
+        raise InputError(
+            f"{source}: germline: format {version} is not known; this program reads {FORMAT}"
+        )
+    document = _parse(text, _Document, source)
+    if sum(len(run.seeds) for run in document.genes) > MAX_GENES:
+        raise InputError(f"{source}: genes: more than the {MAX_GENES:,} allowed")
+    genes = (Gene(seed, run.sigma, run.operator) for run in document.genes for seed in run.seeds)
+    genome = Genome(document.policy, document.root, tuple(genes))
+    if document.id is not None and document.id != genome.id:
+        raise InputError(
+            f"{source}: id: the file says {document.id[:16]!r}, its contents give "
+            f"{genome.id!r}; if you changed it on purpose, remove the id"
+        )
+    return GenomeFile(genome, document.task, document.arithmetic, document.normaliser)
+
+
+def write(path: Path, file: GenomeFile, *, replace: bool = False) -> None:
+    """Write the form that suits the root, whole or not at all."""
+    if not isinstance(file.genome.root, Snapshot):
+        save(path, to_json(file).encode(), replace=replace)
+        return
+    if file.weights is None:
+        raise InputError("root: a Snapshot cannot be written without its weights")
+    import numpy as np
+    from safetensors.numpy import save as to_safetensors
+
+    root = {"root": np.frombuffer(file.weights, "<f4")}
+    save(path, to_safetensors(root, {"germline": to_json(file)}), replace=replace)
+
+
+def read(path: Path) -> GenomeFile:
+    """Read either form; `-` reads JSON from standard input."""
+    if str(path) == "-":
+        return from_json(sys.stdin.buffer.read(MAX_JSON_BYTES + 1), "standard input")
+    try:
+        size = _regular_size(path)
+        with path.open("rb") as stream:
+            start = stream.read(9)
+            if start[8:] == b"{" and not start.lstrip().startswith(b"{"):
+                return _read_safetensors(path, size, int.from_bytes(start[:8], "little"))
+            if size > MAX_JSON_BYTES:
+                raise _too_large(str(path))
+            return from_json(start + stream.read(), str(path))
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from None
+
+
+def save(path: Path, data: bytes, *, replace: bool = False) -> None:
+    """Write a file a user asked for; one that is there is kept unless `replace`."""
+    if path.exists() and not replace:
+        raise InputError(f"{path}: is there already; use --force to replace it")
+    try:
+        blobs.write_atomically(path, data)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+def read_tensors(path: Path) -> dict[str, Any]:
+    """Read the named float32 arrays of a safetensors file."""
+    try:
+        size = _regular_size(path)
+        with path.open("rb") as stream:
+            header = int.from_bytes(stream.read(8), "little")
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from None
+    return _tensors(path, size, header)[0]
+
+
+def _regular_size(path: Path) -> int:
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise InputError(f"{path}: is not a file")
+    return status.st_size
+
+
+def _read_safetensors(path: Path, size: int, header: int) -> GenomeFile:
+    tensors, metadata = _tensors(path, size, header)
+    if "germline" not in metadata:
+        raise InputError(f"{path}: metadata: has no germline entry, so it holds no genome")
+    file = from_json(metadata["germline"].encode(), str(path))
+    root = file.genome.root
+    if not isinstance(root, Snapshot):
+        raise InputError(f"{path}: root: a safetensors genome has a Snapshot root")
+    if set(tensors) != {"root"} or tensors["root"].ndim != 1:
+        raise InputError(f"{path}: expected one flat tensor named root, got {sorted(tensors)[:5]}")
+    try:
+        blob = tensors["root"].tobytes()
+        blobs.unpack(blob, root.sha256, tensors["root"].size)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    return GenomeFile(file.genome, file.task, file.arithmetic, file.normaliser, blob)
+
+
+def _tensors(path: Path, size: int, header: int) -> tuple[dict[str, Any], dict[str, str]]:
+    """Arrays and metadata, once the header's claims fit the file and the bounds."""
+    import numpy as np
+    from safetensors import SafetensorError, safe_open
+
+    if header > min(MAX_HEADER_BYTES, size - 8):
+        raise InputError(f"{path}: header: claims {header:,} bytes, more than the file or allowed")
+    if size - 8 - header > 4 * MAX_WEIGHTS:
+        raise InputError(f"{path}: more than the {MAX_WEIGHTS:,} weights allowed")
+    try:
+        with safe_open(path, framework="numpy") as file:
+            for name in file.keys():  # noqa: SIM118 - not a mapping
+                if (dtype := file.get_slice(name).get_dtype()) != "F32":
+                    raise InputError(f"{path}: tensor {name[:80]!r}: expected F32, got {dtype}")
+            tensors = {name: np.asarray(file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118
+            return tensors, dict(file.metadata() or {})
+    except SafetensorError as error:
+        raise InputError(f"{path}: not a whole safetensors file: {error}") from None
+
+
+def _too_large(source: str) -> InputError:
+    return InputError(f"{source}: over {MAX_JSON_BYTES // 2**20} MiB, too large for a genome")
+
+
+def _compact(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _parse(text: bytes, kind: type[T], source: str) -> T:
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except msgspec.ValidationError as error:
+        raise InputError(f"{source}: {explain(error)}") from None
+    except RecursionError:
+        raise InputError(f"{source}: nested too deeply for a genome") from None
+    except msgspec.DecodeError as error:
+        raise InputError(f"{source}: {_broken(text, str(error))}") from None
+
+
+def _broken(text: bytes, message: str) -> str:
+    """Name the field in which JSON breaks off or is malformed."""
+    place = re.search(r"\(byte (\d+)\)", message)
+    end = int(place[1]) if place else len(text)
+    keys = re.findall(rb'"([a-z0-9]+)"\s*:', text[max(0, end - 4096) : end])
+    field = f"{keys[-1].decode()}: " if keys else ""
+    return f"{field}{message[:1].lower()}{message[1:].replace('JSON is', 'is')}"

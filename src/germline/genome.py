@@ -1,0 +1,186 @@
+"""An individual: a root and the genes added to it since. A few kilobytes stand for all its weights.
+
+The id of a genome is the start of the SHA-256 of its canonical form, one line per fact:
+
+    germline genome 1
+    policy NAME
+    settings {"a":1,...}            keys sorted, no spaces
+    layout SHA256
+    root birth SEED                 or: root snapshot SHA256
+    gene SEED SIGMA OPERATOR        one line per gene; SIGMA as the 4 hex digits of its bfloat16
+
+Genes come last, so a child's digest continues its parent's, and every ancestor's falls out on the
+way: one pass over a lineage names all of its prefixes.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any
+
+import msgspec
+
+from germline import bfloat16, operators
+from germline.errors import InputError
+
+FORMAT = 1
+MAX_GENES = 1_000_000
+
+Uint32 = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
+Sha256 = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+Name = Annotated[str, msgspec.Meta(pattern="^[a-z][a-z0-9-]{0,63}$")]
+Setting = int | bool | str | list[int | str]
+Settings = Annotated[dict[str, Setting], msgspec.Meta(max_length=64)]
+
+
+class Gene(msgspec.Struct, frozen=True):
+    """One mutation. σ is rounded to bfloat16 and the operator spelled canonically on creation."""
+
+    seed: Uint32
+    sigma: float
+    operator: str = "gaussian"
+
+    def __post_init__(self) -> None:
+        check_seed(self.seed)
+        msgspec.structs.force_setattr(self, "sigma", bfloat16.scale(self.sigma, "sigma"))
+        msgspec.structs.force_setattr(self, "operator", str(operators.parse(self.operator)))
+
+    @property
+    def canonical(self) -> bytes:
+        """The gene's line in the canonical form."""
+        return b"gene %d %04x %s\n" % (
+            self.seed,
+            bfloat16.bits(self.sigma),
+            self.operator.encode(),
+        )
+
+
+class Birth(msgspec.Struct, frozen=True, tag="birth", tag_field="kind", forbid_unknown_fields=True):
+    """Weights drawn at birth: scale ⊙ z(seed, 0, ·), biases +0."""
+
+    seed: Uint32
+
+    def __post_init__(self) -> None:
+        check_seed(self.seed)
+
+    @property
+    def canonical(self) -> bytes:
+        """The root's line in the canonical form."""
+        return b"root birth %d\n" % self.seed
+
+
+class Snapshot(
+    msgspec.Struct, frozen=True, tag="snapshot", tag_field="kind", forbid_unknown_fields=True
+):
+    """Weights kept as they are, addressed by the SHA-256 of their float32 bytes."""
+
+    sha256: Sha256
+
+    @property
+    def canonical(self) -> bytes:
+        """The root's line in the canonical form."""
+        return b"root snapshot %s\n" % self.sha256.encode()
+
+
+Root = Birth | Snapshot
+
+
+class PolicyRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A policy by registered name, with all its settings and the digest of the layout they give."""
+
+    name: Name
+    layout: Sha256
+    settings: Settings = {}
+
+    @property
+    def canonical(self) -> bytes:
+        """The policy's lines in the canonical form."""
+        settings = msgspec.json.encode(self.settings, order="sorted")
+        name, layout = self.name.encode(), self.layout.encode()
+        return b"policy %s\nsettings %s\nlayout %s\n" % (name, settings, layout)
+
+
+@dataclass(frozen=True, eq=False)
+class Genome:
+    """A policy, a root and genes in order of birth. Genomes are equal when their digests are."""
+
+    policy: PolicyRef
+    root: Root
+    genes: tuple[Gene, ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.genes) > MAX_GENES:
+            raise InputError(f"genes: {len(self.genes):,} are more than the {MAX_GENES:,} allowed")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Genome) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    @property
+    def id(self) -> str:
+        """The first 16 hex digits of the digest: what people and stores call this individual."""
+        return self.digest[:16]
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of the canonical form, in hex."""
+        return self._state.hexdigest()
+
+    @property
+    def canonical(self) -> bytes:
+        """The text that is hashed; see the module's docstring."""
+        return self._header + b"".join(gene.canonical for gene in self.genes)
+
+    def child(self, gene: Gene) -> "Genome":
+        """Give the individual that has one gene more."""
+        born = Genome(self.policy, self.root, (*self.genes, gene))
+        state = self._state.copy()
+        state.update(gene.canonical)
+        # Known already, so that naming a child or its parent costs the same at any age.
+        born.__dict__.update(_state=state, parent_digest=self.digest)
+        return born
+
+    def prefix(self, length: int) -> "Genome":
+        """Give the ancestor that had the first `length` genes."""
+        if not 0 <= length <= len(self.genes):
+            raise IndexError(f"a genome of {len(self.genes)} genes has no prefix of {length}")
+        return Genome(self.policy, self.root, self.genes[:length])
+
+    @property
+    def parent(self) -> "Genome | None":
+        """The individual one gene shorter; None for a root."""
+        return self.prefix(len(self.genes) - 1) if self.genes else None
+
+    @cached_property
+    def parent_digest(self) -> str | None:
+        """The parent's digest; None for a root."""
+        if not self.genes:
+            return None
+        state = hashlib.sha256(self._header)
+        state.update(b"".join(gene.canonical for gene in self.genes[:-1]))
+        return state.hexdigest()
+
+    def prefix_digests(self) -> Iterator[str]:
+        """Yield the digest of every prefix, from the bare root to the genome itself."""
+        state = hashlib.sha256(self._header)
+        yield state.hexdigest()
+        for gene in self.genes:
+            state.update(gene.canonical)
+            yield state.hexdigest()
+
+    @property
+    def _header(self) -> bytes:
+        return b"germline genome %d\n%s%s" % (FORMAT, self.policy.canonical, self.root.canonical)
+
+    @cached_property
+    def _state(self) -> Any:  # noqa: ANN401 - hashlib's type has no public name
+        return hashlib.sha256(self.canonical)
+
+
+def check_seed(seed: int) -> None:
+    """Refuse what is not a uint32."""
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32:
+        raise InputError(f"seed: {seed!r} is not a whole number from 0 to 2^32 - 1")

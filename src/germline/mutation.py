@@ -1,0 +1,112 @@
+"""What each operator does to the weights: pure functions of (θ, seed, σ, layout), in JAX.
+
+They give the same bits as `reference.py` on every machine, jitted or not, batched or not, because
+no step before the last rounds, and `θ + p` with an exact product p rounds once, with or without
+fused multiply-add. Each operator says below why its product is exact. Weights that an operator does
+not select are copied, not added to.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from germline.layout import Layout, Tensor
+from germline.noise import Stream, noise, quarters, words
+from germline.operators import Block, Gaussian, Lowrank, Operator, Sparse
+
+
+def birth(seed: jax.Array, layout: Layout) -> jax.Array:
+    """Weights at birth [params]: scale · z for every tensor that has a scale, +0.0 elsewhere.
+
+    Tensors without a scale are not multiplied by 0, since 0 · z is -0.0 for a negative z.
+    """
+    parts = [
+        jnp.float32(t.birth_scale) * noise(seed, Stream.WEIGHTS, start, t.size)
+        if t.birth_scale
+        else jnp.zeros(t.size, jnp.float32)
+        for t, start in zip(layout.tensors, layout.offsets, strict=True)
+    ]
+    return jnp.concatenate(parts)
+
+
+def mutate(
+    theta: jax.Array, seed: jax.Array, scales: jax.Array, operator: Operator, layout: Layout
+) -> jax.Array:
+    """Apply one gene to θ [params]; `scales` are the two numbers of `operators.scales`."""
+    match operator:
+        case Gaussian():
+            return _moved(theta, seed, scales)
+        case Block():
+            inside = _in_block(seed, operator, layout)
+            return jnp.where(inside, _moved(theta, seed, scales), theta)
+        case Sparse():
+            x0, _ = words(seed, Stream.MASK, 0, layout.size)
+            chosen = x0 <= jnp.uint32(operator.threshold - 1)
+            return jnp.where(chosen, _moved(theta, seed, scales), theta)
+        case Lowrank():
+            return _lowrank(theta, seed, scales, operator.rank, layout)
+
+
+def _moved(theta: jax.Array, seed: jax.Array, scales: jax.Array, start: int = 0) -> jax.Array:
+    """θ + σ·z from index `start` on. σ has 8 bits and z at most 6, so σ·z has at most 14."""
+    return theta + scales[0] * noise(seed, Stream.WEIGHTS, start, theta.shape[-1])
+
+
+def _in_block(seed: jax.Array, operator: Block, layout: Layout) -> jax.Array:
+    """Mark the weights of the chosen block [params]; inside it σ·z is exact as in `gaussian`."""
+    blocks = jnp.asarray(layout.blocks(operator.kind))
+    x0, _ = words(seed, Stream.BLOCK, 0, 1)
+    ranges = blocks[_high_product(x0[0], blocks.shape[0])]
+    index = jax.lax.iota(jnp.uint32, layout.size)
+    inside = jnp.zeros(layout.size, bool)
+    for start, stop in ranges:
+        inside |= (start <= index) & (index < stop)
+    return inside
+
+
+def _high_product(word: jax.Array, count: int) -> jax.Array:
+    """(word · count) >> 32 in uint32 alone, by schoolbook multiplication of 16-bit halves."""
+    half, low = jnp.uint32(16), jnp.uint32(0xFFFF)
+    word_high, word_low = word >> half, word & low
+    high, rest = jnp.uint32(count >> 16), jnp.uint32(count & 0xFFFF)
+    middle = word_high * rest + ((word_low * rest) >> half)
+    return word_high * high + (middle >> half) + ((word_low * high + (middle & low)) >> half)
+
+
+def _lowrank(
+    theta: jax.Array, seed: jax.Array, scales: jax.Array, rank: int, layout: Layout
+) -> jax.Array:
+    """θ + s·Σ aₖbₖᵀ for each matrix, θ + σ·z for each vector.
+
+    4a and 4b are integers of at most 32 in size: any unit of at least 6 bits multiplies them
+    exactly. Their sum is at most 64·32² = 2¹⁶ sixteenths, so every partial sum is exact in float32
+    in any order, and s·Σ has at most 8 + 16 bits.
+    """
+    parts, left, right = [], 0, 0
+    for tensor, start in zip(layout.tensors, layout.offsets, strict=True):
+        part = jax.lax.slice_in_dim(theta, start, start + tensor.size)
+        if tensor.matrices is None:
+            parts.append(_moved(part, seed, scales, start))
+            continue
+        count, rows, columns = tensor.matrices
+        a, b = factors(seed, rank, tensor, left, right)
+        total = jnp.einsum("nki,nkj->nij", a, b, preferred_element_type=jnp.float32)
+        parts.append(part + (scales[1] * jnp.float32(1 / 16)) * total.reshape(-1))
+        left, right = left + count * rank * rows, right + count * rank * columns
+    return jnp.concatenate(parts)
+
+
+def factors(
+    seed: jax.Array, rank: int, tensor: Tensor, left: int, right: int
+) -> tuple[jax.Array, jax.Array]:
+    """4a [matrices, rank, rows] and 4b [matrices, rank, columns] as float32.
+
+    `left` and `right` are how much of the two streams earlier matrices have used.
+    """
+    assert tensor.matrices is not None
+    count, rows, columns = tensor.matrices
+    a = quarters(seed, Stream.LEFT, left, count * rank * rows)
+    b = quarters(seed, Stream.RIGHT, right, count * rank * columns)
+    return (
+        a.reshape(count, rank, rows).astype(jnp.float32),
+        b.reshape(count, rank, columns).astype(jnp.float32),
+    )

@@ -1,0 +1,89 @@
+"""The mutation operators by name. Pure data: `mutation.py` says what each does to the weights.
+
+A gene spells its operator canonically: `gaussian`, `block:layer`, `sparse:0.01`, `lowrank:4`.
+"""
+
+import math
+import re
+from dataclasses import dataclass
+from typing import get_args
+
+from germline import bfloat16
+from germline.errors import InputError
+from germline.layout import BlockKind
+
+MAX_RANK = 64
+SPELLINGS = "gaussian, block:layer|row|head, sparse:P (0 < P <= 1), lowrank:R (1 to 64)"
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """Every weight moves."""
+
+    def __str__(self) -> str:
+        return "gaussian"
+
+
+@dataclass(frozen=True)
+class Block:
+    """One layer, row or head moves, the others stay."""
+
+    kind: BlockKind
+
+    def __str__(self) -> str:
+        return f"block:{self.kind}"
+
+
+@dataclass(frozen=True)
+class Sparse:
+    """Each weight moves with probability `share`."""
+
+    share: float
+
+    def __str__(self) -> str:
+        return f"sparse:{self.share!r}"
+
+    @property
+    def threshold(self) -> int:
+        """A weight moves when its word is below this: round(share · 2³²), from 1 to 2³²."""
+        return round(self.share * 2**32)
+
+
+@dataclass(frozen=True)
+class Lowrank:
+    """Every matrix moves by a sum of `rank` outer products, every vector as in `gaussian`."""
+
+    rank: int
+
+    def __str__(self) -> str:
+        return f"lowrank:{self.rank}"
+
+
+Operator = Gaussian | Block | Sparse | Lowrank
+
+
+def parse(text: str) -> Operator:
+    """Read a spelling such as "sparse:0.01"; `str` of the result is the canonical one."""
+    name, _, argument = text.partition(":")
+    if text == "gaussian":
+        return Gaussian()
+    for kind in get_args(BlockKind):
+        if text == f"block:{kind}":
+            return Block(kind)
+    if name == "sparse" and re.fullmatch(r"[0-9]*\.?[0-9]+(e-?[0-9]{1,3})?", argument):
+        share = float(argument)
+        if share <= 1 and Sparse(share).threshold >= 1:
+            return Sparse(share)
+    if name == "lowrank" and re.fullmatch(r"[1-9][0-9]?", argument) and int(argument) <= MAX_RANK:
+        return Lowrank(int(argument))
+    raise InputError(f"operator: {text[:80]!r} is not one of {SPELLINGS}")
+
+
+def scales(operator: Operator, sigma: float) -> tuple[float, float]:
+    """(σ, s): what multiplies the noise, and for `lowrank` the sum, s = bf16(σ/√rank).
+
+    Computed here, once, in Python floats, because a device would round the division its own way.
+    """
+    if isinstance(operator, Lowrank):
+        return sigma, bfloat16.nearest(sigma / math.sqrt(operator.rank))
+    return sigma, sigma

@@ -1,0 +1,86 @@
+"""Wrote the golden values that noise.json does not have, with the numpy reference alone.
+
+They are what Germline has promised. A change that alters one of them breaks every published
+genome, so run this only to add new values: it keeps those that are in the file.
+
+    python tests/golden/make.py
+"""
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))
+
+import samples  # noqa: E402
+
+from germline import policies, reference  # noqa: E402
+from germline.blobs import weights_hash  # noqa: E402
+from germline.genome import Birth, Gene, Genome  # noqa: E402
+from germline.noise import Stream, reference_noise, reference_words  # noqa: E402
+
+SEEDS = (0, 1, 4070460811, 4294967295)
+SIGMAS = (0.002, -0.02, 1.9921875)
+
+
+def noise_values():
+    """Noise on every stream, near index 0 and at the end of the counter's range."""
+    for stream in Stream:
+        for seed in SEEDS:
+            for start in (0, 4052642, 2**32 - 4096):
+                z = reference_noise(seed, stream, start, 4096)
+                x0, x1 = reference_words(seed, stream, start, 4)
+                yield {
+                    "seed": seed,
+                    "stream": int(stream),
+                    "start": start,
+                    "words": [x0.tolist(), x1.tolist()],
+                    "first16": z[:16].tolist(),
+                    "sha256_4096_float32_le": hashlib.sha256(z.astype("<f4").tobytes()).hexdigest(),
+                }
+
+
+def lineage(operator):
+    """Three genes with different seeds and σ."""
+    return tuple(Gene(seed, sigma, operator) for seed, sigma in zip(SEEDS, SIGMAS, strict=False))
+
+
+def operator_values():
+    """Every operator on every small layout, and on the paper's network."""
+    for name, operator in samples.PAIRS:
+        layout = samples.LAYOUTS[name]
+        yield entry(name, layout, Genome(samples.policy_for(layout), Birth(7), lineage(operator)))
+    spec = policies.make("dqn", {})
+    layout, policy = spec.layout(), policies.reference("dqn", spec)
+    for operator in samples.operators_for(layout):
+        yield entry("dqn", layout, Genome(policy, Birth(7), lineage(operator)))
+
+
+def entry(name, layout, genome):
+    theta = reference.decode(genome, layout)
+    return {
+        "layout": name,
+        "layout_digest": layout.digest,
+        "birth_seed": genome.root.seed,
+        "genes": [[g.seed, g.sigma, g.operator] for g in genome.genes],
+        "digest": genome.digest,
+        "last8": theta[-8:].tolist(),
+        "sha256": weights_hash(theta),
+    }
+
+
+def add(path, values):
+    """Write new values, and refuse to change old ones."""
+    fresh = list(values)
+    if path.exists():
+        for old in json.loads(path.read_text()):
+            assert old in fresh, f"{path.name}: a promised value would change: {old}"
+    path.write_text(json.dumps(fresh, indent=1) + "\n")
+    print(f"{path.name}: {len(fresh)} values")
+
+
+if __name__ == "__main__":
+    add(HERE / "streams.json", noise_values())
+    add(HERE / "operators.json", operator_values())

@@ -1,0 +1,96 @@
+from hashlib import sha256
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from germline.errors import InputError
+from germline.genome import Birth, Gene, Genome, PolicyRef, Snapshot
+from samples import HEADS, genes, genomes, policy_for
+
+
+@given(genomes(HEADS), genes(HEADS))
+def test_a_child_is_its_parent_and_one_gene(genome, gene):
+    child = genome.child(gene)
+    rebuilt = Genome(genome.policy, genome.root, (*genome.genes, gene))
+    assert child == rebuilt
+    assert child.parent == genome
+    assert child.parent_digest == rebuilt.parent_digest == genome.digest
+    assert child.id == sha256(child.canonical).hexdigest()[:16]
+
+
+@given(genomes(HEADS), st.data())
+def test_prefixes_and_their_digests(genome, data):
+    digests = list(genome.prefix_digests())
+    length = data.draw(st.integers(0, len(genome.genes)))
+    prefix = genome.prefix(length)
+    assert prefix.digest == digests[length]
+    assert len(prefix.genes) == length
+    grown = Genome(genome.policy, genome.root)
+    for gene in genome.genes:
+        grown = grown.child(gene)
+    assert grown == genome
+
+
+def test_a_root_has_no_parent():
+    root = Genome(policy_for(HEADS), Birth(1))
+    assert root.parent is None
+    assert root.parent_digest is None
+    with pytest.raises(IndexError, match="no prefix of 1"):
+        root.prefix(1)
+
+
+def test_the_canonical_form_is_pinned():
+    policy = PolicyRef("mlp", "0" * 64, {"outputs": 2, "inputs": 4, "hidden": [8, 8]})
+    genome = Genome(policy, Birth(5)).child(Gene(7, -0.002)).child(Gene(8, 1, "sparse:.5"))
+    assert genome.canonical.decode() == (
+        "germline genome 1\n"
+        "policy mlp\n"
+        'settings {"hidden":[8,8],"inputs":4,"outputs":2}\n'
+        f"layout {'0' * 64}\n"
+        "root birth 5\n"
+        "gene 7 bb03 gaussian\n"
+        "gene 8 3f80 sparse:0.5\n"
+    )
+    assert genome.id == "5e2469ae520f0a1b"
+    snapshot = Genome(policy, Snapshot("ab" * 32))
+    assert f"root snapshot {'ab' * 32}\n" in snapshot.canonical.decode()
+
+
+def test_every_fact_changes_the_id():
+    policy = policy_for(HEADS)
+    base = Genome(policy, Birth(1), (Gene(1, 0.5), Gene(2, 0.5)))
+    others = [
+        Genome(PolicyRef("other", HEADS.digest), base.root, base.genes),
+        Genome(PolicyRef("sample", "0" * 64), base.root, base.genes),
+        Genome(PolicyRef("sample", HEADS.digest, {"a": 1}), base.root, base.genes),
+        Genome(policy, Birth(2), base.genes),
+        Genome(policy, Snapshot("0" * 64), base.genes),
+        Genome(policy, base.root, base.genes[::-1]),
+        Genome(policy, base.root, (Gene(1, 0.5), Gene(2, -0.5))),
+        Genome(policy, base.root, (Gene(1, 0.5), Gene(2, 0.5, "block:row"))),
+    ]
+    assert len({base.id, *(o.id for o in others)}) == 1 + len(others)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Gene(-1, 0.1), "seed: -1"),
+        (lambda: Gene(2**32, 0.1), "seed: 4294967296"),
+        (lambda: Gene(1.0, 0.1), "seed: 1.0"),
+        (lambda: Gene(True, 0.1), "seed: True"),
+        (lambda: Birth(2**40), "seed: "),
+        (lambda: Gene(1, 0.0), "sigma: 0.0 is too small"),
+        (lambda: Gene(1, float("nan")), "sigma: nan is not a number"),
+        (lambda: Gene(1, 0.1, "crossover"), "operator: 'crossover'"),
+    ],
+)
+def test_bad_genes_are_refused(make, words):
+    with pytest.raises(InputError, match=words):
+        make()
+
+
+def test_too_many_genes_are_refused():
+    with pytest.raises(InputError, match="genes: 1,000,001 are more than the 1,000,000"):
+        Genome(policy_for(HEADS), Birth(1), (Gene(1, 0.5),) * 1_000_001)

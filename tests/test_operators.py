@@ -1,0 +1,59 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from germline.errors import InputError
+from germline.operators import Lowrank, Sparse, parse, scales
+from samples import OPERATORS
+
+
+@pytest.mark.parametrize("text", OPERATORS)
+def test_canonical_spellings_are_kept(text):
+    assert str(parse(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [("sparse:.1", "sparse:0.1"), ("sparse:1", "sparse:1.0"), ("sparse:1e-5", "sparse:1e-05")],
+)
+def test_other_spellings_become_canonical(text, canonical):
+    assert str(parse(text)) == canonical
+
+
+@given(st.floats(2.0**-33, 1, exclude_min=True))
+def test_every_share_round_trips(share):
+    assert parse(str(Sparse(share))) == Sparse(share)
+    assert 1 <= Sparse(share).threshold <= 2**32
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "Gaussian",
+        "gaussian:1",
+        "block",
+        "block:net",
+        "sparse",
+        "sparse:0",
+        "sparse:1.1",
+        "sparse:-0.1",
+        "sparse:nan",
+        "sparse:1e-11",
+        "sparse:1e999",
+        "lowrank:0",
+        "lowrank:65",
+        "lowrank:1.5",
+        "lowrank:٣",
+        "module:os.system",
+    ],
+)
+def test_unknown_spellings_are_refused(text):
+    with pytest.raises(InputError, match="operator: .* is not one of gaussian, block"):
+        parse(text)
+
+
+def test_lowrank_scale_is_rounded_once_from_sigma():
+    assert scales(Lowrank(1), 0.5) == (0.5, 0.5)
+    assert scales(Lowrank(64), 0.5) == (0.5, 0.0625)
+    assert scales(Lowrank(2), 1.0) == (1.0, 0.70703125)
