@@ -1,4 +1,4 @@
-"""The climate of every test: strict dtypes, compiled code kept between runs, no wall-clock limits."""
+"""The climate of every test: strict dtypes, compiled code kept, no wall-clock limits."""
 
 import os
 from pathlib import Path

@@ -22,7 +22,9 @@ STREAMS = json.loads((GOLDEN / "streams.json").read_text())
 fast = jax.jit(noise, static_argnums=(1, 3))
 ENGINES = {
     "numpy": reference_noise,
-    "jax": lambda seed, stream, start, n: np.asarray(fast(np.uint32(seed), stream, np.uint32(start), n)),
+    "jax": lambda seed, stream, start, n: np.asarray(
+        fast(np.uint32(seed), stream, np.uint32(start), n)
+    ),
 }
 
 
@@ -45,7 +47,10 @@ def test_golden_streams(engine, golden):
     z = ENGINES[engine](seed, stream, start, 4096)
     assert z[:16].tolist() == golden["first16"]
     assert hash_of(z) == golden["sha256_4096_float32_le"]
-    for found in (reference_words(seed, stream, start, 4), words(jnp.uint32(seed), stream, start, 4)):
+    for found in (
+        reference_words(seed, stream, start, 4),
+        words(jnp.uint32(seed), stream, start, 4),
+    ):
         assert [np.asarray(w).tolist() for w in found] == golden["words"]
 
 

@@ -49,7 +49,7 @@ def test_every_share_round_trips(share):
     ],
 )
 def test_unknown_spellings_are_refused(text):
-    with pytest.raises(InputError, match="operator: .* is not one of gaussian, block"):
+    with pytest.raises(InputError, match=r"operator: .* is not one of gaussian, block"):
         parse(text)
 
 

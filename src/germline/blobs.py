@@ -5,6 +5,7 @@ its whole lineage. Nothing is used before its hash has been checked.
 """
 
 import hashlib
+import os
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,7 @@ class BlobFolder:
 
 def write_atomically(path: Path, data: bytes) -> None:
     """Write a whole file or none: readers see the old one until the new one is complete."""
-    draft = path.with_name(f".{path.name}.draft")
+    draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
     try:
         draft.write_bytes(data)
         draft.replace(path)

@@ -151,14 +151,17 @@ class Decoder:
             return theta
         names = list(genome.prefix_digests())[:-1]
         start = next((i for i in reversed(range(len(names))) if names[i] in self._cache), None)
-        theta = self._root(genome) if start is None else self._cache[names[start]]
-        theta = self._grown(theta, genome.genes[start or 0 : -1])
+        if start is None:
+            # Nobody else holds a birth, so it may be overwritten.
+            theta, own = self._root(genome), isinstance(genome.root, Birth)
+        else:
+            theta, own = self._cache[names[start]], False
+        theta = self._grown(theta, genome.genes[start or 0 : -1], own)
         self._keep(key, theta)
         return theta
 
-    def _grown(self, theta: jax.Array, genes: Sequence[Gene]) -> jax.Array:
-        """Apply genes one after another; the given θ may be in the cache and stays as it is."""
-        own = False
+    def _grown(self, theta: jax.Array, genes: Sequence[Gene], own: bool) -> jax.Array:
+        """Apply genes one after another, in place as soon as θ is our own."""
         for _, run in groupby(genes, key=lambda gene: gene.operator):
             operator, seeds, scales = _numbers(list(run))
             if not own:

@@ -265,6 +265,8 @@ def _broken(text: bytes, message: str) -> str:
     """Name the field in which JSON breaks off or is malformed."""
     place = re.search(r"\(byte (\d+)\)", message)
     end = int(place[1]) if place else len(text)
-    keys = re.findall(rb'"([a-z0-9]+)"\s*:', text[max(0, end - 4096) : end])
+    keys = re.findall(rb'"([a-z0-9_]+)"\s*:', text[max(0, end - 4096) : end])
     field = f"{keys[-1].decode()}: " if keys else ""
-    return f"{field}{message[:1].lower()}{message[1:].replace('JSON is', 'is')}"
+    if "truncated" in message:
+        return f"{field}truncated, the file ends here"
+    return field + message.replace("JSON is malformed", "malformed JSON")

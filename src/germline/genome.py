@@ -127,7 +127,12 @@ class Genome:
     @property
     def digest(self) -> str:
         """The SHA-256 of the canonical form, in hex."""
-        return self._state.hexdigest()
+        return self._hashed[0].hexdigest()
+
+    @property
+    def parent_digest(self) -> str | None:
+        """The parent's digest; None for a root."""
+        return self._hashed[1]
 
     @property
     def canonical(self) -> bytes:
@@ -137,10 +142,10 @@ class Genome:
     def child(self, gene: Gene) -> "Genome":
         """Give the individual that has one gene more."""
         born = Genome(self.policy, self.root, (*self.genes, gene))
-        state = self._state.copy()
+        state = self._hashed[0].copy()
         state.update(gene.canonical)
         # Known already, so that naming a child or its parent costs the same at any age.
-        born.__dict__.update(_state=state, parent_digest=self.digest)
+        born.__dict__["_hashed"] = state, self.digest
         return born
 
     def prefix(self, length: int) -> "Genome":
@@ -153,15 +158,6 @@ class Genome:
     def parent(self) -> "Genome | None":
         """The individual one gene shorter; None for a root."""
         return self.prefix(len(self.genes) - 1) if self.genes else None
-
-    @cached_property
-    def parent_digest(self) -> str | None:
-        """The parent's digest; None for a root."""
-        if not self.genes:
-            return None
-        state = hashlib.sha256(self._header)
-        state.update(b"".join(gene.canonical for gene in self.genes[:-1]))
-        return state.hexdigest()
 
     def prefix_digests(self) -> Iterator[str]:
         """Yield the digest of every prefix, from the bare root to the genome itself."""
@@ -176,8 +172,15 @@ class Genome:
         return b"germline genome %d\n%s%s" % (FORMAT, self.policy.canonical, self.root.canonical)
 
     @cached_property
-    def _state(self) -> Any:  # noqa: ANN401 - hashlib's type has no public name
-        return hashlib.sha256(self.canonical)
+    def _hashed(self) -> tuple[Any, str | None]:
+        """SHA-256 in the state after the whole canonical form, and the parent's digest."""
+        state = hashlib.sha256(self._header)
+        if not self.genes:
+            return state, None
+        state.update(b"".join(gene.canonical for gene in self.genes[:-1]))
+        parent = state.hexdigest()
+        state.update(self.genes[-1].canonical)
+        return state, parent
 
 
 def check_seed(seed: int) -> None:

@@ -19,13 +19,14 @@ def birth(seed: jax.Array, layout: Layout) -> jax.Array:
 
     Tensors without a scale are not multiplied by 0, since 0 · z is -0.0 for a negative z.
     """
-    parts = [
-        jnp.float32(t.birth_scale) * noise(seed, Stream.WEIGHTS, start, t.size)
-        if t.birth_scale
-        else jnp.zeros(t.size, jnp.float32)
-        for t, start in zip(layout.tensors, layout.offsets, strict=True)
-    ]
-    return jnp.concatenate(parts)
+    theta = jnp.zeros(layout.size, jnp.float32)
+    for tensor, start in zip(layout.tensors, layout.offsets, strict=True):
+        if tensor.birth_scale:
+            part = noise(seed, Stream.WEIGHTS, start, tensor.size)
+            part = jnp.float32(tensor.birth_scale) * part
+            # Written in place; joining the parts would hold all weights twice.
+            theta = jax.lax.dynamic_update_slice(theta, part, (start,))
+    return theta
 
 
 def mutate(
@@ -89,6 +90,10 @@ def _lowrank(
             continue
         count, rows, columns = tensor.matrices
         a, b = factors(seed, rank, tensor, left, right)
+        if rank == 1:
+            # A zero row more: XLA on a CPU would turn a product of inner size 1 into a broadcast
+            # that draws both factors anew for every weight, and take three times as long.
+            a, b = (jnp.pad(factor, ((0, 0), (0, 1), (0, 0))) for factor in (a, b))
         total = jnp.einsum("nki,nkj->nij", a, b, preferred_element_type=jnp.float32)
         parts.append(part + (scales[1] * jnp.float32(1 / 16)) * total.reshape(-1))
         left, right = left + count * rank * rows, right + count * rank * columns

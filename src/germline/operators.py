@@ -6,6 +6,7 @@ A gene spells its operator canonically: `gaussian`, `block:layer`, `sparse:0.01`
 import math
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import get_args
 
 from germline import bfloat16
@@ -62,6 +63,7 @@ class Lowrank:
 Operator = Gaussian | Block | Sparse | Lowrank
 
 
+@lru_cache(maxsize=256)
 def parse(text: str) -> Operator:
     """Read a spelling such as "sparse:0.01"; `str` of the result is the canonical one."""
     name, _, argument = text.partition(":")

@@ -15,7 +15,6 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
 import samples  # noqa: E402
-
 from germline import policies, reference  # noqa: E402
 from germline.blobs import weights_hash  # noqa: E402
 from germline.genome import Birth, Gene, Genome  # noqa: E402

@@ -1,0 +1,160 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
+
+from germline.cli import main
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "genome.json"
+
+
+@pytest.fixture
+def germline(capsys):
+    """Run the command line; give its exit code, output and error."""
+
+    def call(*arguments):
+        with pytest.raises(SystemExit) as left:
+            main([str(a) for a in arguments])
+        captured = capsys.readouterr()
+        return left.value.code or 0, captured.out, captured.err
+
+    return call
+
+
+def ok(result):
+    code, out, err = result
+    assert (code, err) == (0, "")
+    return out
+
+
+def test_a_genome_from_birth_to_weights(germline, tmp_path):
+    egg, child, weights = (tmp_path / n for n in ("egg.json", "child.json", "w.safetensors"))
+    ok(germline("genome", "new", "mlp", "--set", "hidden=[8]", "--seed", 5, "--out", egg))
+    ok(germline("genome", "mutate", egg, "--seed", 7, "--sigma", 0.5, "--out", child))
+    parent = json.loads(ok(germline("genome", "show", egg, "--json")))
+    shown = json.loads(ok(germline("genome", "show", child, "--json")))
+    assert shown["parent"] == parent["id"]
+    assert (shown["weights"], shown["genes"]) == (58, 1)
+    assert shown["last_gene"] == {"seed": 7, "sigma": 0.5, "operator": "gaussian"}
+
+    fast = ok(germline("genome", "hash", child)).strip()
+    assert ok(germline("genome", "hash", child, "--engine", "numpy")).strip() == fast
+    assert fast in ok(germline("genome", "decode", child, "--out", weights))
+    tensors = load_file(weights)
+    assert tensors["dense1/weight"].shape == (4, 8)
+    with safe_open(weights, "numpy") as file:
+        assert file.metadata() == {"genome": shown["id"], "sha256": fast}
+
+
+def test_weights_become_a_snapshot_and_back(germline, tmp_path):
+    source, genome = tmp_path / "w.safetensors", tmp_path / "g.safetensors"
+    save_file(
+        {"dense1/weight": np.ones((4, 2), np.float32), "dense1/bias": np.zeros(2, np.float32)},
+        source,
+    )
+    ok(germline("genome", "new", "mlp", "--set", "hidden=[]", "--weights", source, "--out", genome))
+    digest = json.loads(ok(germline("genome", "show", genome, "--json")))["root"]["sha256"]
+    assert ok(germline("genome", "hash", genome)).strip() == digest
+    child = tmp_path / "child.safetensors"
+    ok(germline("genome", "mutate", genome, "--seed", 1, "--out", child))
+    fast = ok(germline("genome", "hash", child))
+    assert ok(germline("genome", "hash", child, "--engine", "numpy")) == fast != digest
+
+
+def test_show_for_people(germline):
+    out = ok(germline("genome", "show", GOLDEN))
+    assert "policy      mlp\n" in out
+    assert "last gene   seed=9  sigma=-0.5  operator=lowrank:2\n" in out
+
+
+def test_a_seed_is_drawn_when_none_is_given(germline):
+    first, second = (json.loads(ok(germline("genome", "new", "mlp"))) for _ in range(2))
+    assert first["root"]["seed"] != second["root"]["seed"]
+
+
+def test_version_and_help(germline):
+    assert ok(germline("--version")).startswith("germline 0.")
+    for command in ("new", "mutate", "show", "hash", "decode"):
+        assert "Usage" in ok(germline("genome", command, "--help"))
+
+
+BAD = {
+    "no such command": (["genom"], "No such command 'genom'"),
+    "no such option": (["genome", "new", "mlp", "--sed", 1], "No such option: --sed"),
+    "no policy": (["genome", "new"], "Missing argument 'policy'"),
+    "policy": (["genome", "new", "mpl"], "did you mean mlp"),
+    "setting": (["genome", "new", "mlp", "--set", "hidden"], "--set: 'hidden' is not key=value"),
+    "setting value": (["genome", "new", "mlp", "--set", "inputs=x"], "inputs: expected int"),
+    "too large": (
+        ["genome", "new", "mlp", "--set", "inputs=1000000", "--set", "hidden=[1000000]"],
+        "weights are more than",
+    ),
+    "seed": (["genome", "new", "mlp", "--seed", 2**32], "seed: 4294967296"),
+    "negative seed": (["genome", "new", "mlp", "--seed", -1], "seed: -1"),
+    "seed text": (["genome", "new", "mlp", "--seed", "one"], "Invalid value for '--seed'"),
+    "seed and weights": (
+        ["genome", "new", "mlp", "--seed", 1, "--weights", "w.safetensors"],
+        "--seed: has no meaning beside --weights",
+    ),
+    "no weights": (["genome", "new", "mlp", "--weights", "w.safetensors"], "No such file"),
+    "folder": (["genome", "new", "mlp", "--out", "no/such/folder.json"], "cannot be written"),
+    "sigma": (["genome", "mutate", GOLDEN, "--sigma", "nan"], "sigma: nan"),
+    "tiny sigma": (["genome", "mutate", GOLDEN, "--sigma", "1e-30"], "sigma: 1e-30 is too small"),
+    "operator": (["genome", "mutate", GOLDEN, "--operator", "swap"], "operator: 'swap'"),
+    "heads": (["genome", "mutate", GOLDEN, "--operator", "block:head"], "has none"),
+    "file": (["genome", "hash", "nothing.json"], "nothing.json: No such file"),
+    "engine": (["genome", "hash", GOLDEN, "--engine", "abacus"], "'abacus' is not one of"),
+    "no out": (["genome", "decode", GOLDEN], "Missing option '--out'"),
+    "there already": (["genome", "decode", GOLDEN, "--out", GOLDEN], "is there already"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_mistake_is_one_sentence_exit_2_and_changes_nothing(
+    case, germline, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    arguments, words = BAD[case]
+    before = GOLDEN.read_bytes()
+    code, out, err = germline(*arguments)
+    assert (code, out) == (2, "")
+    assert words in err
+    assert err.startswith("germline: ")
+    assert err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+    assert GOLDEN.read_bytes() == before
+
+
+def test_pipes():
+    """The real command, reading and writing standard streams."""
+    command = [sys.executable, "-m", "germline", "genome"]
+    egg = subprocess.run([*command, "new", "mlp", "--seed", "3"], capture_output=True, check=True)
+    child = subprocess.run(
+        [*command, "mutate", "-", "--seed", "4"], input=egg.stdout, capture_output=True, check=True
+    )
+    digest = subprocess.run(
+        [*command, "hash", "-"], input=child.stdout, capture_output=True, check=True
+    )
+    assert len(digest.stdout.strip()) == 64
+    broken = subprocess.run([*command, "hash", "-"], input=b"[", capture_output=True, check=False)
+    assert broken.returncode == 2
+    assert broken.stderr == b"germline: standard input: expected object, got array\n"
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["genome", "--help"], ["genome", "show", GOLDEN]]
+)
+def test_light_commands_never_import_jax(arguments):
+    program = (
+        "import sys; from germline.cli import main\n"
+        "try: main(sys.argv[1:])\n"
+        "finally: assert not {'jax', 'equinox', 'gymnasium'} & set(sys.modules)"
+    )
+    subprocess.run(
+        [sys.executable, "-c", program, *map(str, arguments)], check=True, capture_output=True
+    )

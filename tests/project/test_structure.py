@@ -1,0 +1,77 @@
+"""The shape of the project: which way imports point, and what its pages must not forget."""
+
+import ast
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import germline
+
+ROOT = Path(__file__).parent.parent.parent
+SOURCE = ROOT / "src" / "germline"
+ORDER = re.findall(r"^    (\w+)  ", germline.__doc__, re.MULTILINE)
+MODULES = sorted(
+    p.relative_to(SOURCE) for p in SOURCE.rglob("*.py") if p.parent != SOURCE
+) + sorted(p.relative_to(SOURCE) for p in SOURCE.glob("[!_]*.py"))
+
+
+def room(module):
+    return module.parts[0].removesuffix(".py")
+
+
+def rooms_imported(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute"
+            if node.module == "germline":
+                yield from (alias.name for alias in node.names)
+            elif (node.module or "").startswith("germline."):
+                yield node.module.split(".")[1]
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.startswith("germline."):
+                    yield alias.name.split(".")[1]
+
+
+def test_the_package_docstring_lists_every_room():
+    assert set(ORDER) == {room(module) for module in MODULES}
+
+
+@pytest.mark.parametrize("module", MODULES, ids=str)
+def test_imports_point_one_way(module):
+    here = ORDER.index(room(module))
+    for imported in rooms_imported(SOURCE / module):
+        assert ORDER.index(imported) <= here, f"{module} imports {imported}, which comes later"
+
+
+def dependencies():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    groups = [project["dependencies"], *project["optional-dependencies"].values()]
+    return {re.match(r"[A-Za-z0-9-]+", item)[0] for group in groups for item in group}
+
+
+@pytest.mark.parametrize("name", sorted(dependencies()))
+def test_the_licences_page_names_every_dependency(name):
+    page = (ROOT / "docs" / "licences.md").read_text()
+    assert re.search(rf"^\| {re.escape(name)} \|", page, re.MULTILINE)
+
+
+def test_the_version_is_one():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["version"] == germline.__version__
+    assert f"## {germline.__version__}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_constraints_pin_and_name_no_host():
+    for line in (ROOT / "constraints.txt").read_text().splitlines():
+        assert re.fullmatch(r"#.*|[A-Za-z0-9_.-]+==[0-9][A-Za-z0-9.]*( ;.*)?", line), line
+        assert "://" not in line
+
+
+def test_the_public_names_are_there():
+    for name in germline.__all__:
+        assert getattr(germline, name).__name__ == name
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = germline.nothing
