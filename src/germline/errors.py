@@ -4,6 +4,8 @@ import re
 
 import msgspec
 
+LONGEST = 200
+
 
 class InputError(ValueError):
     """A file, option or argument is wrong; the message names it and says what was expected.
@@ -18,4 +20,14 @@ def explain(error: msgspec.ValidationError) -> str:
     field = path.rstrip("`").removeprefix("$").removeprefix(".")
     message = message.replace("`", "")
     message = re.sub(r"^(Expected|Object|Invalid|Number)\b", lambda m: m[0].lower(), message)
-    return f"{field}: {message}" if field else message
+    return f"{field}: {shorten(message)}" if field else shorten(message)
+
+
+def shorten(text: str) -> str:
+    """Cut what a user gave to a length that fits a sentence."""
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+
+
+def printable(text: str) -> str:
+    """Escape control characters and line breaks: names in files must not steer a terminal."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -178,10 +178,13 @@ def read(path: Path) -> GenomeFile:
 
 def save(path: Path, data: bytes, *, replace: bool = False) -> None:
     """Write a file a user asked for; one that is there is kept unless `replace`."""
-    if path.exists() and not replace:
-        raise InputError(f"{path}: is there already; use --force to replace it")
     try:
-        blobs.write_atomically(path, data)
+        if path.exists():
+            # A device or a folder is never replaced, whatever was asked.
+            _regular_size(path)
+            if not replace:
+                raise InputError(f"{path}: is there already; use --force to replace it")
+        blobs.write_atomically(path.resolve(), data)
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
 

@@ -1,5 +1,6 @@
 """The command `germline`: thin, and quick to start because each command imports what it needs."""
 
+import contextlib
 import os
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ import typer
 
 import germline
 from germline.cli import genome
-from germline.errors import InputError
+from germline.errors import InputError, printable
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -36,9 +37,7 @@ def _options(
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit: 0 when done, 2 with one sentence for a user's mistake."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache / "germline" / "xla"))
-    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
+    _keep_compiled_code()
     try:
         code = app(arguments, standalone_mode=False)
     except InputError as error:
@@ -48,13 +47,24 @@ def main(arguments: list[str] | None = None) -> None:
     except (KeyboardInterrupt, typer.Abort):
         typer.echo("germline: stopped", err=True)
         sys.exit(130)
-    except BrokenPipeError:
-        # Whoever read our output has gone, as `head` does; that is no error.
+    except OSError as error:
+        # Output not taken yet would fail once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+        if isinstance(error, BrokenPipeError):
+            sys.exit(0)  # whoever read our output has had enough, as `head` has
+        _fail(f"{error.filename or 'standard output'}: {error.strerror or error}")
     sys.exit(code)
 
 
+def _keep_compiled_code() -> None:
+    """Let JAX keep what it compiles in the user's cache folder, if there can be one."""
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "germline" / "xla"
+    with contextlib.suppress(OSError, RuntimeError):
+        folder.mkdir(parents=True, exist_ok=True)
+        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(folder))
+        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
+
+
 def _fail(message: str) -> NoReturn:
-    typer.echo(f"germline: {message}", err=True)
+    typer.echo(f"germline: {printable(message)}", err=True)
     sys.exit(2)

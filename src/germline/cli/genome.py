@@ -82,6 +82,8 @@ def show(
     """Say what a genome is."""
     import msgspec
 
+    from germline.errors import printable
+
     source, layout = _load(file)
     genome = source.genome
     facts: dict[str, Any] = {
@@ -106,7 +108,7 @@ def show(
         if isinstance(value, dict):
             value = "  ".join(f"{k}={v}" for k, v in value.items())
         shown = f"{value:,}" if isinstance(value, int) else value
-        typer.echo(f"{key.replace('_', ' '):<12}{shown}")
+        typer.echo(printable(f"{key.replace('_', ' '):<12}{shown}"))
 
 
 @app.command("hash")
