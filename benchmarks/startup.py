@@ -1,6 +1,6 @@
 """Seconds until light commands answer, beside an interpreter that does nothing.
 
-    python benchmarks/startup.py
+python benchmarks/startup.py
 """
 
 import statistics

@@ -82,6 +82,18 @@ def test_many_children_of_few_parents():
     assert (bits(found) == bits(np.stack(expected))).all()
 
 
+@settings(max_examples=20)
+@given(st.lists(genomes(HEADS, max_genes=3), min_size=4, max_size=4))
+def test_any_batch_is_each_alone(batch):
+    found = Decoder(HEADS).decode_many(batch)
+    expected = [reference.decode(genome, HEADS) for genome in batch]
+    assert (bits(found) == bits(np.stack(expected))).all()
+
+
+def test_an_empty_batch():
+    assert Decoder(PLAIN).decode_many([]).shape == (0, PLAIN.size)
+
+
 def test_a_batch_may_mix_operators_roots_and_ages():
     operators = ["gaussian", "lowrank:1", "gaussian", "block:row", "sparse:0.5", "lowrank:1"]
     mixed = [lineage(i).child(Gene(i, 0.5, o)) for i, o in enumerate(operators)]
@@ -100,6 +112,54 @@ def test_children_never_enter_the_cache_and_old_parents_leave_it():
     for seed in range(5):
         decoder.decode(lineage(3, seed))
     assert decoder.cached() == 2 * 4 * PLAIN.size
+
+
+def marked(number):
+    """Weights that tell, however little they are mutated, which blob they came from."""
+    blob = blobs.pack(np.full(PLAIN.size, number, np.float32))
+    return blob, blobs.sha256(blob)
+
+
+def origin(decoder, genome):
+    tiny = Genome(genome.policy, genome.root, genome.genes).child(Gene(1, 2.0**-40))
+    return round(float(np.asarray(decoder.decode(tiny)).mean()))
+
+
+def test_decoding_starts_from_the_longest_cached_prefix():
+    genome = Genome(policy_for(PLAIN), Birth(0), tuple(Gene(i, 2.0**-40) for i in range(9)))
+    decoder = Decoder(PLAIN)
+    for length in (2, 6, 4):
+        decoder.adopt(genome.prefix(length), *marked(length))
+    assert origin(decoder, genome) == 6
+    assert origin(decoder, genome.prefix(5)) == 4
+    assert origin(decoder, genome.prefix(3)) == 2
+
+
+def test_what_was_used_last_is_evicted_last():
+    one, two, three = (lineage(3, seed) for seed in (1, 2, 3))
+    decoder = Decoder(PLAIN, budget=2 * 4 * PLAIN.size)
+    decoder.adopt(one, *marked(10))
+    decoder.adopt(two, *marked(20))
+    assert origin(decoder, one) == 10  # now `two` is the oldest
+    decoder.adopt(three, *marked(30))
+    assert origin(decoder, one) == 10
+    assert origin(decoder, three) == 30
+    # An ancestor further up counts as used as well: its grandchild's parent pushes `three` out.
+    origin(decoder, one)
+    decoder.decode(one.child(Gene(1, 2.0**-40)).child(Gene(2, 2.0**-40)))
+    assert origin(decoder, one) == 10
+
+
+def test_a_snapshot_is_not_altered_by_its_descendants():
+    blob, digest = marked(1)
+    genome = snapshot_genome(PLAIN, blob)
+    for i in range(4):
+        genome = genome.child(Gene(i, 0.5))
+    snapshots = {digest: blob}
+    first = bits(Decoder(PLAIN, snapshots).decode(genome))
+    assert (first == bits(reference.decode(genome, PLAIN, snapshots))).all()
+    assert blobs.sha256(snapshots[digest]) == digest
+    assert (bits(Decoder(PLAIN, snapshots).decode(genome)) == first).all()
 
 
 def test_a_cached_ancestor_is_not_altered_by_its_descendants():
@@ -142,8 +202,9 @@ class TestAdopt:
 
 def test_a_snapshot_that_is_not_here_is_named():
     genome = snapshot_genome(PLAIN, b"nowhere")
-    with pytest.raises(InputError, match=f"snapshot {genome.root.sha256[:16]} are not here"):
-        Decoder(PLAIN).decode(genome)
+    for decode in (Decoder(PLAIN).decode, lambda genome: reference.decode(genome, PLAIN)):
+        with pytest.raises(InputError, match=f"snapshot {genome.root.sha256[:16]} are not here"):
+            decode(genome)
 
 
 def test_a_tampered_snapshot_is_refused():

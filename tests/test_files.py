@@ -1,3 +1,4 @@
+import contextlib
 import io
 import json
 import os
@@ -7,14 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save
 
 from germline import blobs, files, policies
 from germline.errors import InputError
 from germline.files import GenomeFile, Normaliser, TaskRef, from_json, to_json
-from germline.genome import Birth, Gene, Genome
+from germline.genome import MAX_GENES, Birth, Gene, Genome
 from samples import HEADS, PLAIN, genomes, snapshot_genome
 
 numbers = st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=3).map(tuple)
@@ -34,7 +35,7 @@ details = st.fixed_dictionaries(
             ),
         ),
         "arithmetic": st.sampled_from(["float32", "bfloat16", "exact"]),
-        "normaliser": numbers.map(lambda n: Normaliser(n, n)),
+        "normaliser": numbers.map(lambda n: Normaliser(n, tuple(abs(x) + 0.5 for x in n))),
     },
 )
 
@@ -153,6 +154,18 @@ BAD = {
     "arithmetic": (changed(arithmetic="float64"), "arithmetic: invalid enum value 'float64'"),
     "task code": (changed(task={"name": "a.b:c"}), "task.name: expected str matching"),
     "normaliser": (changed(normaliser={"mean": [1], "std": []}), "normaliser: mean has 1 numbers"),
+    "normaliser zero": (changed(normaliser={"mean": [1], "std": [0]}), "normaliser: std: every"),
+    "not UTF-8": (changed().replace(b"gym", b"g\xff"), "is not valid UTF-8 text"),
+    "endless operator": (run(operator="sparse:" + "1" * 10**6 + "x"), "operator: 'sparse:1111"),
+    "operator in disguise": (run(operator="a - at `$.x`"), r"genes\[0\]: operator: 'a - at \$.x'"),
+    "layout with a line feed": (
+        changed(policy={"name": "mlp", "layout": "0" * 64 + "\n"}),
+        "policy.layout: expected str matching",
+    ),
+    "endless setting": (
+        changed(task={"name": "gym", "settings": {"a": [1] * 2000}}),
+        "length <= 1024",
+    ),
 }
 
 
@@ -267,6 +280,82 @@ def test_too_many_weights_are_refused_before_they_are_read(tmp_path):
         os.truncate(stream.fileno(), 2**31)
     with pytest.raises(InputError, match="more than the 268,435,456 weights allowed"):
         files.read(path)
+
+
+def test_a_header_that_starts_like_json_is_not_mistaken_for_it(tmp_path):
+    """A header of 0x7b20 bytes: its length, in the file's first bytes, reads as a space and "{"."""
+    data = safetensors(ROOT, snapshot_file())
+    length = int.from_bytes(data[:8], "little")
+    padded = data[8 : 8 + length].ljust(0x7B20)
+    path = tmp_path / "padded.safetensors"
+    path.write_bytes((0x7B20).to_bytes(8, "little") + padded + data[8 + length :])
+    assert files.read(path) == snapshot_file()
+
+
+def test_tensors_of_a_hundred_axes_are_refused(tmp_path):
+    shape = ",".join(["1"] * 100)
+    header = f'{{"root":{{"dtype":"F32","shape":[{shape}],"data_offsets":[0,4]}}}}'.encode()
+    path = tmp_path / "axes.safetensors"
+    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
+    for read in (files.read, files.read_tensors):
+        with pytest.raises(InputError, match="tensor 'root': has more than 8 axes"):
+            read(path)
+
+
+mutations = st.lists(st.tuples(st.integers(0, 2**16), st.integers(0, 255)), min_size=1, max_size=4)
+
+
+@settings(max_examples=300)
+@given(st.sampled_from(["json", "safetensors"]), mutations, st.integers(0, 2**16), st.binary())
+def test_damaged_files_are_read_or_refused(tmp_path_factory, form, changes, end, tail):
+    data = bytearray(good().encode() if form == "json" else safetensors(ROOT, snapshot_file()))
+    for at, byte in changes:
+        data[at % len(data)] = byte
+    path = tmp_path_factory.getbasetemp() / "damaged"
+    path.write_bytes(bytes(data[: end % (2 * len(data))]) + tail)
+    with contextlib.suppress(InputError):
+        assert isinstance(files.read(path), GenomeFile)
+
+
+@pytest.mark.parametrize(
+    "details",
+    [
+        {"normaliser": Normaliser((float("nan"),), (1.0,))},
+        {"arithmetic": "float64"},
+        {"task": TaskRef("ALE/Frostbite")},
+        {"task": TaskRef("gym", {"gain": 0.5})},
+    ],
+)
+def test_what_could_not_be_read_is_not_written(details, tmp_path):
+    with pytest.raises(InputError):
+        files.write(tmp_path / "genome.json", GenomeFile(BIRTH.genome, **details))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_longest_lineage_fits_a_file():
+    genes = tuple(
+        Gene(4294967295, (-1) ** i * 2.0**-64, "sparse:0.12345678901234567") for i in range(64)
+    )
+    text = to_json(GenomeFile(Genome(BIRTH.genome.policy, Birth(1), genes)))
+    assert len(text) / len(genes) * MAX_GENES < files.MAX_JSON_BYTES
+
+
+def test_replacing_keeps_the_mode_of_a_file(tmp_path):
+    path = tmp_path / "secret.json"
+    files.write(path, BIRTH)
+    path.chmod(0o600)
+    files.write(path, BIRTH, replace=True)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_loop_of_links_is_named(tmp_path):
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    with pytest.raises(InputError, match="loop"):
+        files.write(loop, BIRTH)
+    with pytest.raises(InputError, match="loop"):
+        files.read(loop)
 
 
 def test_what_is_not_a_file_is_named(tmp_path):

@@ -1,3 +1,5 @@
+import copy
+import pickle
 from hashlib import sha256
 
 import pytest
@@ -84,6 +86,11 @@ def test_every_fact_changes_the_id():
         (lambda: Gene(1, 0.0), "sigma: 0.0 is too small"),
         (lambda: Gene(1, float("nan")), "sigma: nan is not a number"),
         (lambda: Gene(1, 0.1, "crossover"), "operator: 'crossover'"),
+        (lambda: Snapshot("../x"), "sha256: expected str matching"),
+        (lambda: PolicyRef("a\nb", "0" * 64), "policy name: expected str matching"),
+        (lambda: PolicyRef("a", "zz"), "policy layout: expected str matching"),
+        (lambda: PolicyRef("a", "0" * 64, {"x": 0.5}), "policy settings"),
+        (lambda: PolicyRef("a", "0" * 64, {"x": [[1]]}), "policy settings"),
     ],
 )
 def test_bad_genes_are_refused(make, words):
@@ -92,5 +99,10 @@ def test_bad_genes_are_refused(make, words):
 
 
 def test_too_many_genes_are_refused():
-    with pytest.raises(InputError, match="genes: 1,000,001 are more than the 1,000,000"):
-        Genome(policy_for(HEADS), Birth(1), (Gene(1, 0.5),) * 1_000_001)
+    with pytest.raises(InputError, match="genes: 131,073 are more than the 131,072"):
+        Genome(policy_for(HEADS), Birth(1), (Gene(1, 0.5),) * (2**17 + 1))
+
+
+def test_genomes_can_be_copied_and_pickled():
+    genome = Genome(policy_for(HEADS), Birth(1)).child(Gene(1, 0.5))
+    assert pickle.loads(pickle.dumps(genome)) == copy.deepcopy(genome) == genome

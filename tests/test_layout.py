@@ -3,7 +3,7 @@ import pytest
 
 from germline.errors import InputError
 from germline.layout import MAX_WEIGHTS, Layout, Tensor, layer
-from samples import HEADS, LAYOUTS, PLAIN
+from samples import HEADS, LAYOUTS, PAIRS, PLAIN
 
 
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
@@ -33,14 +33,9 @@ def test_flatten_names_the_wrong_tensor(change, words):
         PLAIN.flatten({k: v for k, v in tensors.items() if v is not None})
 
 
-@pytest.mark.parametrize("name", LAYOUTS)
-@pytest.mark.parametrize("kind", ["layer", "row", "head"])
-def test_blocks_are_disjoint_and_cover(name, kind):
-    layout = LAYOUTS[name]
-    if kind == "head" and name != "heads":
-        with pytest.raises(InputError, match="block:head needs a network with heads"):
-            layout.blocks(kind)
-        return
+@pytest.mark.parametrize(("name", "operator"), [pair for pair in PAIRS if "block" in pair[1]])
+def test_blocks_are_disjoint_and_cover(name, operator):
+    layout, kind = LAYOUTS[name], operator.removeprefix("block:")
     count = np.zeros(layout.size, int)
     for block in layout.blocks(kind):
         for start, stop in block:
@@ -99,6 +94,7 @@ def test_digest_changes_with_every_fact():
         (lambda: (Tensor("a", (3,), heads=True),), "needs 1 to 8 axes"),
         (lambda: (Tensor("a", (3,), fan_in=0),), "fan_in"),
         (lambda: (Tensor("a", (3,), gain=-1),), "gain"),
+        (lambda: (Tensor("a", (2.0,)),), "shape"),
         (lambda: (Tensor("a", (3,), gain=1e-30),), "birth scale of a: 1e-30 is too small"),
         (lambda: (Tensor("a", (3,), step=99),), "step"),
         (

@@ -58,11 +58,10 @@ def test_every_operator_is_the_reference_without_jit(seed, sigma, pair):
     assert (bits(found) == bits(reference.mutate(theta, gene, layout))).all()
 
 
-@given(st.data(), st.sampled_from(OPERATORS[:3]), seeds, sigmas)
-def test_any_snapshot_is_mutated_like_the_reference(data, operator, seed, sigma):
-    layout = LAYOUTS["odd"]
-    drawn = data.draw(st.lists(floats, min_size=layout.size, max_size=layout.size))
-    theta = np.frombuffer(pack(np.array(drawn, np.float32)), "<f4")
+@given(st.lists(floats, min_size=1), st.sampled_from(OPERATORS), seeds, sigmas)
+def test_any_snapshot_is_mutated_like_the_reference(values, operator, seed, sigma):
+    layout = LAYOUTS["heads"]
+    theta = np.frombuffer(pack(np.resize(np.array(values, np.float32), layout.size)), "<f4")
     gene = Gene(seed, sigma, operator)
     assert (bits(fast(theta, gene, layout)) == bits(reference.mutate(theta, gene, layout))).all()
 
@@ -78,7 +77,25 @@ def test_no_lineage_holds_a_negative_zero_or_a_subnormal(lineage):
         back = reference.mutate(theta, mirrored, layout)
         for weights in (theta, back):
             assert not np.signbit(weights[weights == 0]).any()
-            assert (np.abs(weights[weights != 0]) >= 2.0**-73).all()
+            assert (np.abs(weights[weights != 0]) >= 2.0**-102).all()
+
+
+def test_the_smallest_sums_are_normal_and_agree():
+    """Snapshots that all but cancel the smallest products of every operator."""
+    layout = LAYOUTS["heads"]
+    for operator in OPERATORS:
+        gene = Gene(3, 2.0**-64, operator)
+        product = reference.mutate(np.zeros(layout.size, np.float32), gene, layout)
+        for theta in (
+            -product,
+            -np.nextafter(product, np.float32(1)),
+            np.full_like(product, 2.0**-126),
+        ):
+            theta = np.frombuffer(pack(theta), "<f4")
+            expected = reference.mutate(theta, gene, layout)
+            assert (bits(fast(theta, gene, layout)) == bits(expected)).all()
+            small = np.abs(expected[(expected != 0) & (product != 0)])
+            assert (small >= 2.0**-102).all()
 
 
 @given(seeds, sigmas, st.sampled_from(PAIRS))
@@ -156,6 +173,20 @@ def test_sparse_moves_the_share_it_says(share):
     assert (moved <= full).all()
     expected, spread = share * full.mean(), (share * (1 - share) / layout.size) ** 0.5
     assert abs(moved.mean() - expected) <= 4.5 * spread
+
+
+def test_sparse_moves_a_weight_exactly_when_its_word_is_below_the_threshold():
+    words = np.sort(reference_words(3, Stream.MASK, 0, PLAIN.size)[0])
+    zero = np.zeros(PLAIN.size, np.float32)
+    full = reference.mutate(zero, Gene(3, 1), PLAIN) != 0
+    order = np.argsort(reference_words(3, Stream.MASK, 0, PLAIN.size)[0])
+    for rank in (1, 5, 200):
+        for extra in (0, 1):
+            gene = Gene(3, 1, f"sparse:{(int(words[rank]) + extra) / 2**32!r}")
+            expected = np.zeros(PLAIN.size, bool)
+            expected[order[: rank + extra]] = True
+            for theta in (reference.mutate(zero, gene, PLAIN), fast(zero, gene, PLAIN)):
+                assert ((np.asarray(theta) != 0) == (expected & full)).all()
 
 
 def test_lowrank_has_its_rank_and_leaves_variance_alike():

@@ -3,8 +3,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from germline.errors import InputError
-from germline.operators import Lowrank, Sparse, parse, scales
-from samples import OPERATORS
+from germline.layout import Layout, Tensor
+from germline.operators import Lowrank, Sparse, check, parse, scales
+from samples import HEADS, OPERATORS, PLAIN
 
 
 @pytest.mark.parametrize("text", OPERATORS)
@@ -46,6 +47,7 @@ def test_every_share_round_trips(share):
         "lowrank:1.5",
         "lowrank:٣",
         "module:os.system",
+        "sparse:" + "1" * 10**6 + "x",
     ],
 )
 def test_unknown_spellings_are_refused(text):
@@ -57,3 +59,14 @@ def test_lowrank_scale_is_rounded_once_from_sigma():
     assert scales(Lowrank(1), 0.5) == (0.5, 0.5)
     assert scales(Lowrank(64), 0.5) == (0.5, 0.0625)
     assert scales(Lowrank(2), 1.0) == (1.0, 0.70703125)
+
+
+def test_an_operator_must_suit_the_network():
+    check(parse("block:head"), HEADS)
+    with pytest.raises(InputError, match="operator: block:head needs a network with heads"):
+        check(parse("block:head"), PLAIN)
+    tall = Layout((Tensor("w", (2**22 + 1, 2), fan_in=2),))
+    check(parse("lowrank:63"), tall)
+    for layout in (tall, Layout((Tensor("w", (2, 2**22 + 1), fan_in=2),))):
+        with pytest.raises(InputError, match="lowrank:64 would draw 268,435,520 numbers"):
+            check(parse("lowrank:64"), layout)

@@ -6,13 +6,20 @@ its whole lineage. Nothing is used before its hash has been checked.
 
 import hashlib
 import os
+import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from germline.errors import InputError
+
+
+class Blobs(Protocol):
+    """Where blobs are looked up by their hash: a dict, a `BlobFolder`."""
+
+    def __getitem__(self, digest: str, /) -> bytes: ...
 
 
 def sha256(blob: bytes | memoryview) -> str:
@@ -54,6 +61,14 @@ def unpack(blob: bytes, digest: str, size: int) -> NDArray[np.float32]:
     return theta
 
 
+def find(snapshots: Blobs, digest: str, size: int) -> NDArray[np.float32]:
+    """Look up a Snapshot's weights [params], checked as in `unpack`."""
+    try:
+        return unpack(snapshots[digest], digest, size)
+    except KeyError:
+        raise InputError(f"root: the weights of snapshot {digest[:16]} are not here") from None
+
+
 class BlobFolder:
     """Blobs in a folder, one file each, named by their hash."""
 
@@ -78,9 +93,20 @@ class BlobFolder:
 
 def write_atomically(path: Path, data: bytes) -> None:
     """Write a whole file or none: readers see the old one until the new one is complete."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
     try:
-        draft.write_bytes(data)
+        mode = path.stat().st_mode & 0o777
+    except FileNotFoundError:
+        mask = os.umask(0)
+        os.umask(mask)
+        mode = 0o666 & ~mask
+    descriptor, name = tempfile.mkstemp(prefix=".germline-", dir=path.parent)
+    draft = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(descriptor)
+        draft.chmod(mode)
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)

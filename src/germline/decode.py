@@ -5,7 +5,7 @@ grandparent; a worker that has neither is handed the parent as a blob, or replay
 """
 
 from collections import OrderedDict, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import groupby
 
@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from germline import blobs, mutation, operators
+from germline.blobs import Blobs
 from germline.errors import InputError
 from germline.genome import Birth, Gene, Genome
 from germline.layout import Layout
@@ -67,7 +68,7 @@ class Decoder:
     def __init__(
         self,
         layout: Layout,
-        snapshots: Mapping[str, bytes] | blobs.BlobFolder | None = None,
+        snapshots: Blobs | None = None,
         budget: int = 2**30,
     ) -> None:
         self.layout = layout
@@ -81,7 +82,7 @@ class Decoder:
         if not genome.genes:
             return self._root(genome)
         gene = genome.genes[-1]
-        operator, seeds, scales = _numbers([gene])
+        operator, seeds, scales = self._numbers([gene])
         return _mutate(self._parent(genome), seeds[0], scales[0], operator, self.layout)
 
     def decode_many(self, genomes: Sequence[Genome]) -> jax.Array:
@@ -93,6 +94,8 @@ class Decoder:
         for i, genome in enumerate(genomes):
             self._check(genome)
             groups[genome.genes[-1].operator if genome.genes else None].append(i)
+        if not genomes:
+            return jnp.zeros((0, self.layout.size), jnp.float32)
         parts = [
             self._siblings([genomes[i] for i in members])
             if operator is not None
@@ -128,19 +131,14 @@ class Decoder:
         parents = [self._parent(genomes[i]) for i in first]
         # Padded to a power of two, so that the number of parents seldom means a compilation.
         parents += parents[:1] * ((1 << (len(parents) - 1).bit_length()) - len(parents))
-        operator, seeds, scales = _numbers([g.genes[-1] for g in genomes])
+        operator, seeds, scales = self._numbers([g.genes[-1] for g in genomes])
         stacked = jnp.stack(parents)
         return _children(stacked, np.array(index, np.int32), seeds, scales, operator, self.layout)
 
     def _root(self, genome: Genome) -> jax.Array:
         if isinstance(genome.root, Birth):
             return _birth(np.uint32(genome.root.seed), self.layout)
-        digest = genome.root.sha256
-        try:
-            blob = self.snapshots[digest]
-        except KeyError:
-            raise InputError(f"root: the weights of snapshot {digest[:16]} are not here") from None
-        return jnp.asarray(blobs.unpack(blob, digest, self.layout.size))
+        return jnp.asarray(blobs.find(self.snapshots, genome.root.sha256, self.layout.size))
 
     def _parent(self, genome: Genome) -> jax.Array:
         """The parent's weights: cached, or replayed from the longest cached prefix and cached."""
@@ -156,6 +154,7 @@ class Decoder:
             theta, own = self._root(genome), isinstance(genome.root, Birth)
         else:
             theta, own = self._cache[names[start]], False
+            self._cache.move_to_end(names[start])
         theta = self._grown(theta, genome.genes[start or 0 : -1], own)
         self._keep(key, theta)
         return theta
@@ -163,7 +162,7 @@ class Decoder:
     def _grown(self, theta: jax.Array, genes: Sequence[Gene], own: bool) -> jax.Array:
         """Apply genes one after another, in place as soon as θ is our own."""
         for _, run in groupby(genes, key=lambda gene: gene.operator):
-            operator, seeds, scales = _numbers(list(run))
+            operator, seeds, scales = self._numbers(list(run))
             if not own:
                 theta = _mutate(theta, seeds[0], scales[0], operator, self.layout)
                 seeds, scales, own = seeds[1:], scales[1:], True
@@ -177,13 +176,14 @@ class Decoder:
 
     def _keep(self, key: str, theta: jax.Array) -> None:
         self._cache[key] = theta
+        self._cache.move_to_end(key)
         while self.cached() > self.budget:
             self._cache.popitem(last=False)
 
-
-def _numbers(genes: Sequence[Gene]) -> tuple[Operator, np.ndarray, np.ndarray]:
-    """The operator that genes share, their seeds uint32 [n] and scales float32 [n, 2]."""
-    operator = operators.parse(genes[0].operator)
-    seeds = np.array([gene.seed for gene in genes], np.uint32)
-    scales = np.array([operators.scales(operator, gene.sigma) for gene in genes], np.float32)
-    return operator, seeds, scales
+    def _numbers(self, genes: Sequence[Gene]) -> tuple[Operator, np.ndarray, np.ndarray]:
+        """The operator that genes share, their seeds uint32 [n] and scales float32 [n, 2]."""
+        operator = operators.parse(genes[0].operator)
+        operators.check(operator, self.layout)
+        seeds = np.array([gene.seed for gene in genes], np.uint32)
+        scales = np.array([operators.scales(operator, gene.sigma) for gene in genes], np.float32)
+        return operator, seeds, scales

@@ -4,7 +4,7 @@ import re
 
 import msgspec
 
-LONGEST = 200
+LONGEST = 500
 
 
 class InputError(ValueError):
@@ -16,15 +16,19 @@ class InputError(ValueError):
 
 def explain(error: msgspec.ValidationError) -> str:
     """Turn msgspec's "Expected ... - at `$.a[0].b`" into "a[0].b: expected ..."."""
-    message, _, path = str(error).partition(" - at `")
-    field = path.rstrip("`").removeprefix("$").removeprefix(".")
+    message, at, path = str(error).rpartition(" - at `$")
+    if not at:
+        message, path = path, ""
+    field = path.removesuffix("`").removeprefix(".")
     message = message.replace("`", "")
-    message = re.sub(r"^(Expected|Object|Invalid|Number)\b", lambda m: m[0].lower(), message)
-    return f"{field}: {shorten(message)}" if field else shorten(message)
+    message = re.sub(
+        r"^(Expected|Object|Invalid|Number|Integer)\b", lambda m: m[0].lower(), message
+    )
+    return f"{field}: {message}" if field else message
 
 
 def shorten(text: str) -> str:
-    """Cut what a user gave to a length that fits a sentence."""
+    """Cut a message that quotes something endless to the length of a sentence."""
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 

@@ -4,6 +4,7 @@ Files are data. They name registered policies and tasks, never code, and every s
 before anything is allocated for it. A malformed file gives one error that names the field.
 """
 
+import math
 import re
 import stat
 import sys
@@ -55,6 +56,8 @@ class Normaliser(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if len(self.mean) != len(self.std):
             raise InputError(f"mean has {len(self.mean)} numbers and std {len(self.std)}")
+        if not all(0 < number < math.inf for number in self.std):
+            raise InputError("std: every number must be above 0")
 
 
 @dataclass(frozen=True)
@@ -147,8 +150,10 @@ def from_json(text: bytes, source: str = "genome") -> GenomeFile:
 
 def write(path: Path, file: GenomeFile, *, replace: bool = False) -> None:
     """Write the form that suits the root, whole or not at all."""
+    text = to_json(file)
+    from_json(text.encode(), str(path))  # what we would not read, we do not write
     if not isinstance(file.genome.root, Snapshot):
-        save(path, to_json(file).encode(), replace=replace)
+        save(path, text.encode(), replace=replace)
         return
     if file.weights is None:
         raise InputError("root: a Snapshot cannot be written without its weights")
@@ -156,37 +161,47 @@ def write(path: Path, file: GenomeFile, *, replace: bool = False) -> None:
     from safetensors.numpy import save as to_safetensors
 
     root = {"root": np.frombuffer(file.weights, "<f4")}
-    save(path, to_safetensors(root, {"germline": to_json(file)}), replace=replace)
+    save(path, to_safetensors(root, {"germline": text}), replace=replace)
 
 
 def read(path: Path) -> GenomeFile:
     """Read either form; `-` reads JSON from standard input."""
     if str(path) == "-":
-        return from_json(sys.stdin.buffer.read(MAX_JSON_BYTES + 1), "standard input")
+        return from_json(_standard_input(), "standard input")
     try:
         size = _regular_size(path)
         with path.open("rb") as stream:
             start = stream.read(9)
-            if start[8:] == b"{" and not start.lstrip().startswith(b"{"):
+            # A length of less than 2⁵⁶ holds a zero byte, and text holds none.
+            if start[8:] == b"{" and b"\0" in start:
                 return _read_safetensors(path, size, int.from_bytes(start[:8], "little"))
             if size > MAX_JSON_BYTES:
                 raise _too_large(str(path))
-            return from_json(start + stream.read(), str(path))
+            return from_json(start + stream.read(MAX_JSON_BYTES), str(path))
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from None
 
 
 def save(path: Path, data: bytes, *, replace: bool = False) -> None:
     """Write a file a user asked for; one that is there is kept unless `replace`."""
+    check_writable(path, replace=replace)
     try:
-        if path.exists():
-            # A device or a folder is never replaced, whatever was asked.
-            _regular_size(path)
-            if not replace:
-                raise InputError(f"{path}: is there already; use --force to replace it")
         blobs.write_atomically(path.resolve(), data)
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+def check_writable(path: Path, *, replace: bool) -> None:
+    """Refuse early what `save` would refuse: devices and folders, and files to be kept."""
+    try:
+        path.resolve()
+        if path.exists():
+            _regular_size(path)
+            if not replace:
+                raise InputError(f"{path}: is there already; use --force to replace it")
+    except (OSError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{path}: cannot be written: {reason}") from None
 
 
 def read_tensors(path: Path) -> dict[str, Any]:
@@ -198,6 +213,15 @@ def read_tensors(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from None
     return _tensors(path, size, header)[0]
+
+
+def _standard_input() -> bytes:
+    try:
+        if sys.stdin is None:
+            raise OSError("is closed")
+        return sys.stdin.buffer.read(MAX_JSON_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"standard input: {error.strerror or error}") from None
 
 
 def _regular_size(path: Path) -> int:
@@ -237,12 +261,15 @@ def _tensors(path: Path, size: int, header: int) -> tuple[dict[str, Any], dict[s
     try:
         with safe_open(path, framework="numpy") as file:
             for name in file.keys():  # noqa: SIM118 - not a mapping
-                if (dtype := file.get_slice(name).get_dtype()) != "F32":
+                claim = file.get_slice(name)
+                if (dtype := claim.get_dtype()) != "F32":
                     raise InputError(f"{path}: tensor {name[:80]!r}: expected F32, got {dtype}")
+                if len(claim.get_shape()) > 8:
+                    raise InputError(f"{path}: tensor {name[:80]!r}: has more than 8 axes")
             tensors = {name: np.asarray(file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118
             return tensors, dict(file.metadata() or {})
     except SafetensorError as error:
-        raise InputError(f"{path}: not a whole safetensors file: {error}") from None
+        raise InputError(f"{path}: not a whole safetensors file: {str(error)[:200]}") from None
 
 
 def _too_large(source: str) -> InputError:
@@ -258,6 +285,8 @@ def _parse(text: bytes, kind: type[T], source: str) -> T:
         return msgspec.json.decode(text, type=kind)
     except msgspec.ValidationError as error:
         raise InputError(f"{source}: {explain(error)}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{source}: is not valid UTF-8 text") from None
     except RecursionError:
         raise InputError(f"{source}: nested too deeply for a genome") from None
     except msgspec.DecodeError as error:

@@ -22,16 +22,17 @@ from typing import Annotated, Any
 import msgspec
 
 from germline import bfloat16, operators
-from germline.errors import InputError
+from germline.errors import InputError, explain
 
 FORMAT = 1
-MAX_GENES = 1_000_000
+MAX_GENES = 2**17
 
 Uint32 = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
-Sha256 = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
-Name = Annotated[str, msgspec.Meta(pattern="^[a-z][a-z0-9-]{0,63}$")]
-Setting = int | bool | str | list[int | str]
-Settings = Annotated[dict[str, Setting], msgspec.Meta(max_length=64)]
+Sha256 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
+Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z][a-z0-9-]{0,63}\Z")]
+Text = Annotated[str, msgspec.Meta(max_length=1024)]
+Setting = int | bool | Text | Annotated[list[int | Text], msgspec.Meta(max_length=1024)]
+Settings = Annotated[dict[Text, Setting], msgspec.Meta(max_length=64)]
 
 
 class Gene(msgspec.Struct, frozen=True):
@@ -77,6 +78,9 @@ class Snapshot(
 
     sha256: Sha256
 
+    def __post_init__(self) -> None:
+        check_type("sha256", self.sha256, Sha256)
+
     @property
     def canonical(self) -> bytes:
         """The root's line in the canonical form."""
@@ -92,6 +96,11 @@ class PolicyRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: Name
     layout: Sha256
     settings: Settings = {}
+
+    def __post_init__(self) -> None:
+        check_type("policy name", self.name, Name)
+        check_type("policy layout", self.layout, Sha256)
+        check_type("policy settings", self.settings, Settings)
 
     @property
     def canonical(self) -> bytes:
@@ -118,6 +127,10 @@ class Genome:
 
     def __hash__(self) -> int:
         return hash(self.digest)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Copies leave the running hash behind, which cannot be copied by others.
+        return Genome, (self.policy, self.root, self.genes)
 
     @property
     def id(self) -> str:
@@ -187,3 +200,11 @@ def check_seed(seed: int) -> None:
     """Refuse what is not a uint32."""
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32:
         raise InputError(f"seed: {seed!r} is not a whole number from 0 to 2^32 - 1")
+
+
+def check_type(name: str, value: object, kind: Any) -> None:  # noqa: ANN401 - any annotation
+    """Refuse what a file would not be allowed to say either."""
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise InputError(f"{name}: {explain(error)}") from None

@@ -44,7 +44,8 @@ class Tensor:
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name) or len(self.name) > 200:
             raise InputError(f"tensor name {self.name[:200]!r}: use letters, digits, _ . - and /")
-        if not 1 + self.heads <= len(self.shape) <= 8 or min(self.shape) < 1:
+        whole = all(type(n) is int for n in (*self.shape, self.fan_in))
+        if not whole or not 1 + self.heads <= len(self.shape) <= 8 or min(self.shape) < 1:
             raise InputError(f"tensor {self.name}: shape {self.shape} needs 1 to 8 axes, each >= 1")
         if self.fan_in < 1 or self.gain < 0:
             raise InputError(f"tensor {self.name}: fan_in must be >= 1 and gain >= 0")
@@ -147,7 +148,8 @@ class Layout:
         expected = {t.name for t in self.tensors}
         if wrong := sorted(expected ^ tensors.keys()):
             known = "is missing" if wrong[0] in expected else "is not in the layout"
-            raise InputError(f"tensor {wrong[0]!r} {known}; expected {', '.join(sorted(expected))}")
+            names = ", ".join(t.name for t in self.tensors[:8])
+            raise InputError(f"tensor {wrong[0][:80]!r} {known}, which has {names}")
         for t in self.tensors:
             given = tensors[t.name]
             if given.shape != t.shape or given.dtype != np.float32:
@@ -173,8 +175,6 @@ class Layout:
             rows = [_runs(start, t.size // t.shape[-1], t.shape[-1]) for t, start in spans]
             return np.concatenate(rows)[:, None, :]
         heads = [_runs(s, t.shape[0], t.size // t.shape[0]) for t, s in spans if t.heads]
-        if not heads:
-            raise InputError("block:head needs a network with heads; this one has none")
         return np.stack(heads, axis=1)
 
 

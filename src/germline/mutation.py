@@ -48,7 +48,7 @@ def mutate(
 
 
 def _moved(theta: jax.Array, seed: jax.Array, scales: jax.Array, start: int = 0) -> jax.Array:
-    """θ + σ·z from index `start` on. σ has 8 bits and z at most 6, so σ·z has at most 14."""
+    """θ + σ·z from index `start` on. σ has 8 significant bits and z at most 5: 13 hold σ·z."""
     return theta + scales[0] * noise(seed, Stream.WEIGHTS, start, theta.shape[-1])
 
 

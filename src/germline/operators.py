@@ -11,7 +11,7 @@ from typing import get_args
 
 from germline import bfloat16
 from germline.errors import InputError
-from germline.layout import BlockKind
+from germline.layout import MAX_WEIGHTS, BlockKind, Layout
 
 MAX_RANK = 64
 SPELLINGS = "gaussian, block:layer|row|head, sparse:P (0 < P <= 1), lowrank:R (1 to 64)"
@@ -66,6 +66,8 @@ Operator = Gaussian | Block | Sparse | Lowrank
 @lru_cache(maxsize=256)
 def parse(text: str) -> Operator:
     """Read a spelling such as "sparse:0.01"; `str` of the result is the canonical one."""
+    if len(text) > 40:
+        raise InputError(f"operator: {text[:40]!r}... is not one of {SPELLINGS}")
     name, _, argument = text.partition(":")
     if text == "gaussian":
         return Gaussian()
@@ -78,7 +80,23 @@ def parse(text: str) -> Operator:
             return Sparse(share)
     if name == "lowrank" and re.fullmatch(r"[1-9][0-9]?", argument) and int(argument) <= MAX_RANK:
         return Lowrank(int(argument))
-    raise InputError(f"operator: {text[:80]!r} is not one of {SPELLINGS}")
+    raise InputError(f"operator: {text!r} is not one of {SPELLINGS}")
+
+
+@lru_cache(maxsize=256)
+def check(operator: Operator, layout: Layout) -> None:
+    """Refuse an operator that has no meaning for a network, or no room."""
+    if operator == Block("head") and not any(t.heads for t in layout.tensors):
+        raise InputError("operator: block:head needs a network with heads; this one has none")
+    if isinstance(operator, Lowrank):
+        matrices = [t.matrices for t in layout.tensors if t.matrices is not None]
+        for side in (1, 2):
+            drawn = operator.rank * sum(shape[0] * shape[side] for shape in matrices)
+            if drawn > MAX_WEIGHTS:
+                raise InputError(
+                    f"operator: {operator} would draw {drawn:,} numbers for this network, "
+                    f"more than the {MAX_WEIGHTS:,} allowed"
+                )
 
 
 def scales(operator: Operator, sigma: float) -> tuple[float, float]:

@@ -4,12 +4,11 @@ Slow and simple: whole arrays, one gene after another, no cache. `mutation.py` a
 give the same bits; `germline genome hash --engine numpy` lets anyone compare.
 """
 
-from collections.abc import Mapping
-
 import numpy as np
 from numpy.typing import NDArray
 
 from germline import blobs, operators
+from germline.blobs import Blobs
 from germline.genome import Birth, Gene, Genome
 from germline.layout import Layout
 from germline.noise import Stream, reference_noise, reference_words
@@ -18,13 +17,12 @@ from germline.operators import Block, Gaussian, Lowrank, Sparse
 Weights = NDArray[np.float32]
 
 
-def decode(genome: Genome, layout: Layout, snapshots: Mapping[str, bytes] | None = None) -> Weights:
+def decode(genome: Genome, layout: Layout, snapshots: Blobs | None = None) -> Weights:
     """Rebuild all weights of a genome [params]."""
     if isinstance(genome.root, Birth):
         theta = birth(genome.root.seed, layout)
     else:
-        digest = genome.root.sha256
-        theta = blobs.unpack((snapshots or {})[digest], digest, layout.size)
+        theta = blobs.find(snapshots or {}, genome.root.sha256, layout.size)
     for gene in genome.genes:
         theta = mutate(theta, gene, layout)
     return theta
@@ -44,6 +42,7 @@ def birth(seed: int, layout: Layout) -> Weights:
 def mutate(theta: Weights, gene: Gene, layout: Layout) -> Weights:
     """Apply one gene."""
     operator = operators.parse(gene.operator)
+    operators.check(operator, layout)
     sigma, s = map(np.float32, operators.scales(operator, gene.sigma))
     z = reference_noise(gene.seed, Stream.WEIGHTS, 0, layout.size)
     child = theta.copy()

@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +9,10 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
+from germline import blobs, files
 from germline.cli import main
+from germline.files import GenomeFile
+from germline.genome import Genome, Snapshot
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "genome.json"
 
@@ -107,6 +111,7 @@ BAD = {
     "tiny sigma": (["genome", "mutate", GOLDEN, "--sigma", "1e-30"], "sigma: 1e-30 is too small"),
     "operator": (["genome", "mutate", GOLDEN, "--operator", "swap"], "operator: 'swap'"),
     "heads": (["genome", "mutate", GOLDEN, "--operator", "block:head"], "has none"),
+    "endless seed": (["genome", "new", "mlp", "--seed", "9" * 4000], "seed"),
     "file": (["genome", "hash", "nothing.json"], "nothing.json: No such file"),
     "engine": (["genome", "hash", GOLDEN, "--engine", "abacus"], "'abacus' is not one of"),
     "no out": (["genome", "decode", GOLDEN], "Missing option '--out'"),
@@ -144,6 +149,128 @@ def test_pipes():
     broken = subprocess.run([*command, "hash", "-"], input=b"[", capture_output=True, check=False)
     assert broken.returncode == 2
     assert broken.stderr == b"germline: standard input: expected object, got array\n"
+
+
+def test_a_full_disk_and_a_closed_pipe():
+    command = [sys.executable, "-m", "germline", "genome", "new", "mlp"]
+    with Path("/dev/full").open("wb") as full:
+        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert (result.returncode, result.stderr) == (
+        2,
+        b"germline: standard output: No space left on device\n",
+    )
+    reader, writer = os.pipe()
+    os.close(reader)
+    result = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, check=False)
+    os.close(writer)
+    assert result.stderr == b""
+
+
+def test_a_device_is_never_replaced_and_a_link_is_followed(germline, tmp_path):
+    pipe, target, link = tmp_path / "pipe", tmp_path / "target.json", tmp_path / "link.json"
+    os.mkfifo(pipe)
+    code, _, err = germline("genome", "new", "mlp", "--out", pipe, "--force")
+    assert (code, err) == (2, f"germline: {pipe}: is not a file\n")
+    assert pipe.is_fifo()
+    target.write_text("old")
+    link.symlink_to(target)
+    ok(germline("genome", "new", "mlp", "--out", link, "--force"))
+    assert link.is_symlink()
+    assert "germline" in target.read_text()
+
+
+def test_names_in_files_cannot_steer_the_terminal(germline, tmp_path):
+    document = json.loads(GOLDEN.read_text())
+    document["task"]["settings"] = {"id": "\x1b[31mred\nline"}
+    path = tmp_path / "red.json"
+    path.write_text(json.dumps(document))
+    out = ok(germline("genome", "show", path))
+    assert r"\x1b[31mred\nline" in out
+    document["\x1b[2J" + "x" * 5000] = 1
+    path.write_text(json.dumps(document))
+    code, _, err = germline("genome", "show", path)
+    assert code == 2
+    assert r"unknown field \x1b[2Jxxx" in err
+    assert len(err) < 600
+
+
+@pytest.mark.parametrize(
+    ("closed", "code", "err"),
+    [
+        ("<&-", 2, b"germline: standard input: is closed\n"),
+        (">&-", 0, b""),
+    ],
+)
+def test_closed_streams(closed, code, err):
+    command = f"{sys.executable} -m germline genome show - {closed}"
+    result = subprocess.run(
+        command, shell=True, input=GOLDEN.read_bytes(), capture_output=True, check=False
+    )
+    assert (result.returncode, result.stderr) == (code, err)
+
+
+def test_without_a_home(tmp_path):
+    """Containers run as users that nobody knows: nothing to keep compiled code in, no failure."""
+    clean = {k: v for k, v in os.environ.items() if k not in ("HOME", "JAX_COMPILATION_CACHE_DIR")}
+    command = [sys.executable, "-m", "germline", "genome", "hash", GOLDEN]
+    for cache in ({"XDG_CACHE_HOME": "/proc/none"}, {"XDG_CACHE_HOME": str(tmp_path / "new")}):
+        result = subprocess.run(command, env=clean | cache, capture_output=True, check=True)
+        assert result.stderr == b""
+    assert (tmp_path / "new" / "germline" / "xla").is_dir()
+
+
+def test_the_numpy_engine_is_not_the_fast_path(germline, monkeypatch):
+    monkeypatch.setattr("germline.decode.Decoder.decode", None)
+    ok(germline("genome", "hash", GOLDEN, "--engine", "numpy"))
+
+
+def test_bare_commands_show_their_help(germline):
+    for arguments in ([], ["genome"]):
+        code, out, err = germline(*arguments)
+        assert (code, err) == (2, "")
+        assert "Usage" in out
+
+
+def write_file(path, **fields):
+    """A variant of the golden genome, without its id."""
+    document = json.loads(GOLDEN.read_text()) | fields
+    del document["id"]
+    path.write_text(json.dumps(document))
+    return path
+
+
+def test_a_file_must_fit_together(germline, tmp_path):
+    genes = [{"sigma": 0.5, "operator": "block:head", "seeds": [1]}]
+    heads = write_file(tmp_path / "heads.json", genes=genes)
+    policy = json.loads(GOLDEN.read_text())["policy"] | {"layout": "0" * 64}
+    layout = write_file(tmp_path / "layout.json", policy=policy)
+    rootless = write_file(tmp_path / "root.json", root={"kind": "snapshot", "sha256": "0" * 64})
+    short = tmp_path / "short.safetensors"
+    blob = blobs.pack(np.ones(3, np.float32))
+    genome = Genome(files.read(GOLDEN).genome.policy, Snapshot(blobs.sha256(blob)))
+    files.write(short, GenomeFile(genome, weights=blob))
+    for path, words in (
+        (heads, "operator: block:head needs a network with heads"),
+        (layout, "policy mlp: layout: the genome says 0000"),
+        (short, "root: has 3 weights; the layout has 58"),
+    ):
+        for command in (["show"], ["mutate"], ["hash"], ["hash", "--engine", "numpy"]):
+            code, out, err = germline("genome", command[0], path, *command[1:])
+            assert (code, out) == (2, "")
+            assert err.startswith(f"germline: {path}: {words}")
+    for engine in ("jax", "numpy"):
+        code, _, err = germline("genome", "hash", rootless, "--engine", engine)
+        assert (code, err.count("\n")) == (2, 1)
+        assert "the weights of snapshot 0000000000000000 are not here" in err
+
+
+def test_weights_of_another_network_are_named(germline, tmp_path):
+    path = tmp_path / "w.safetensors"
+    save_file({"x" * 20_000: np.ones(1, np.float32)}, path)
+    code, _, err = germline("genome", "new", "mlp", "--weights", path, "--out", tmp_path / "g")
+    assert code == 2
+    assert err.startswith(f"germline: {path}: tensor ")
+    assert len(err) < 600
 
 
 @pytest.mark.parametrize(

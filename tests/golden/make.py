@@ -1,7 +1,7 @@
-"""Wrote the golden values that noise.json does not have, with the numpy reference alone.
+"""Makes the golden values that noise.json does not have, with the numpy reference alone.
 
-They are what Germline has promised. A change that alters one of them breaks every published
-genome, so run this only to add new values: it keeps those that are in the file.
+They are what Germline has promised: a change that alters one of them breaks every published
+genome. So this is for adding values; it stops if one that is in a file would change or vanish.
 
     python tests/golden/make.py
 """

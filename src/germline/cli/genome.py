@@ -45,7 +45,10 @@ def new(
         return
     if seed is not None:
         raise InputError("--seed: has no meaning beside --weights; give one of the two")
-    blob = blobs.pack(spec.layout().flatten(read_tensors(weights)))
+    try:
+        blob = blobs.pack(spec.layout().flatten(read_tensors(weights)))
+    except InputError as error:
+        raise InputError(_about(weights, error)) from None
     genome = Genome(reference, Snapshot(blobs.sha256(blob)))
     _write(GenomeFile(genome, weights=blob), out, force)
 
@@ -69,9 +72,7 @@ def mutate(
 
     parent, layout = _load(file)
     gene = Gene(_seed(seed), sigma, operator)
-    chosen = operators.parse(operator)
-    if isinstance(chosen, operators.Block):
-        layout.blocks(chosen.kind)
+    operators.check(operators.parse(operator), layout)
     _write(replace(parent, genome=parent.genome.child(gene)), out, force)
 
 
@@ -137,6 +138,7 @@ def decode(
 
     from germline import blobs, files
 
+    files.check_writable(out, replace=force)
     source, layout = _load(file)
     theta = np.asarray(_decoded(source, layout, "jax"))
     metadata = {"genome": source.genome.id, "sha256": blobs.weights_hash(theta)}
@@ -145,14 +147,26 @@ def decode(
 
 
 def _load(path: Path) -> "tuple[GenomeFile, Layout]":
-    from germline import files, policies
+    """A genome file and its layout, once everything in it fits together."""
+    from germline import files, operators, policies
     from germline.errors import InputError
 
     source = files.read(path)
     try:
-        return source, policies.layout_of(source.genome.policy)
+        layout = policies.layout_of(source.genome.policy)
+        for operator in {gene.operator for gene in source.genome.genes}:
+            operators.check(operators.parse(operator), layout)
+        if source.weights is not None and len(source.weights) != 4 * layout.size:
+            found = len(source.weights) // 4
+            raise InputError(f"root: has {found:,} weights; the layout has {layout.size:,}")
     except InputError as error:
-        raise InputError(f"{path}: {error}") from None
+        raise InputError(_about(path, error)) from None
+    return source, layout
+
+
+def _about(path: Path, error: Exception) -> str:
+    """The message of an error, with the file it is about."""
+    return str(error) if str(error).startswith(f"{path}: ") else f"{path}: {error}"
 
 
 def _decoded(source: "GenomeFile", layout: "Layout", engine: str) -> Any:  # noqa: ANN401
@@ -160,6 +174,9 @@ def _decoded(source: "GenomeFile", layout: "Layout", engine: str) -> Any:  # noq
         from germline import reference
 
         return reference.decode(source.genome, layout, source.snapshots())
+    from germline.cli import compiled
+
+    compiled.keep()
     from germline.decode import Decoder
 
     return Decoder(layout, source.snapshots()).decode(source.genome)
