@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from germline import blobs
+from germline import blobs, disk
 from germline.blobs import BlobFolder
 from germline.errors import InputError
 from samples import bits
@@ -59,6 +59,6 @@ def test_a_failed_write_leaves_the_old_file_and_no_draft(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"old")
     with pytest.raises(TypeError):
-        blobs.write_atomically(path, "not bytes")
+        disk.write_atomically(path, "not bytes")
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save
 
-from germline import blobs, files, policies
+from germline import blobs, disk, files, policies
 from germline.errors import InputError
 from germline.files import GenomeFile, Normaliser, TaskRef, from_json, to_json
 from germline.genome import MAX_GENES, Birth, Gene, Genome
@@ -297,7 +297,7 @@ def test_tensors_of_a_hundred_axes_are_refused(tmp_path):
     header = f'{{"root":{{"dtype":"F32","shape":[{shape}],"data_offsets":[0,4]}}}}'.encode()
     path = tmp_path / "axes.safetensors"
     path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
-    for read in (files.read, files.read_tensors):
+    for read in (files.read, disk.read_safetensors):
         with pytest.raises(InputError, match="tensor 'root': has more than 8 axes"):
             read(path)
 

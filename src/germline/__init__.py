@@ -8,6 +8,7 @@ The modules in reading order, each importing only from those above it:
     layout      how a flat vector of weights is cut into a network's tensors
     operators   the mutation operators by name
     genome      Gene, Birth, Snapshot, Genome and their ids
+    disk        files read within bounds, written whole or not at all
     blobs       weights as content-addressed bytes
     files       genomes as JSON and safetensors
     mutation    what each operator does to the weights

@@ -2,8 +2,8 @@
 
 A bfloat16 has 8 significant bits and the noise at most 5, so their product fits float32's 24
 without rounding. The bounds keep every sum normal, because XLA flushes subnormals to zero on a CPU
-and numpy does not: with |σ| ≥ 2⁻⁶⁴ a product that is not 0 is at least 2⁻⁷⁸ in size, and a sum can
-be smaller only where two terms of like size cancel, which leaves 0 or at least 2⁻¹⁰².
+and numpy does not: with |σ| ≥ 2⁻⁶⁴ a product that is not 0 is at least 2⁻⁷¹ in size, and a sum can
+be smaller only where two terms of like size cancel, which leaves 0 or at least 2⁻⁹⁵.
 """
 
 import math

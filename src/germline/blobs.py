@@ -5,14 +5,13 @@ its whole lineage. Nothing is used before its hash has been checked.
 """
 
 import hashlib
-import os
-import tempfile
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from germline import disk
 from germline.errors import InputError
 
 
@@ -81,7 +80,7 @@ class BlobFolder:
         path = self.folder / digest
         if not path.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
-            write_atomically(path, blob)
+            disk.write_atomically(path, blob)
         return digest
 
     def __getitem__(self, digest: str) -> bytes:
@@ -89,24 +88,3 @@ class BlobFolder:
             return (self.folder / digest).read_bytes()
         except FileNotFoundError:
             raise KeyError(digest) from None
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write a whole file or none: readers see the old one until the new one is complete."""
-    try:
-        mode = path.stat().st_mode & 0o777
-    except FileNotFoundError:
-        mask = os.umask(0)
-        os.umask(mask)
-        mode = 0o666 & ~mask
-    descriptor, name = tempfile.mkstemp(prefix=".germline-", dir=path.parent)
-    draft = Path(name)
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(descriptor)
-        draft.chmod(mode)
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)

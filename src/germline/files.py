@@ -6,7 +6,6 @@ before anything is allocated for it. A malformed file gives one error that names
 
 import math
 import re
-import stat
 import sys
 from dataclasses import dataclass
 from itertools import groupby
@@ -15,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
-from germline import blobs
+from germline import blobs, disk
 from germline.errors import InputError, explain
 from germline.genome import (
     FORMAT,
@@ -29,10 +28,8 @@ from germline.genome import (
     Snapshot,
     Uint32,
 )
-from germline.layout import MAX_WEIGHTS
 
 MAX_JSON_BYTES = 2**24
-MAX_HEADER_BYTES = MAX_JSON_BYTES + 2**16
 MAX_OBSERVATIONS = 2**20
 
 T = TypeVar("T")
@@ -153,7 +150,7 @@ def write(path: Path, file: GenomeFile, *, replace: bool = False) -> None:
     text = to_json(file)
     from_json(text.encode(), str(path))  # what we would not read, we do not write
     if not isinstance(file.genome.root, Snapshot):
-        save(path, text.encode(), replace=replace)
+        disk.save(path, text.encode(), replace=replace)
         return
     if file.weights is None:
         raise InputError("root: a Snapshot cannot be written without its weights")
@@ -161,7 +158,7 @@ def write(path: Path, file: GenomeFile, *, replace: bool = False) -> None:
     from safetensors.numpy import save as to_safetensors
 
     root = {"root": np.frombuffer(file.weights, "<f4")}
-    save(path, to_safetensors(root, {"germline": text}), replace=replace)
+    disk.save(path, to_safetensors(root, {"germline": text}), replace=replace)
 
 
 def read(path: Path) -> GenomeFile:
@@ -169,50 +166,17 @@ def read(path: Path) -> GenomeFile:
     if str(path) == "-":
         return from_json(_standard_input(), "standard input")
     try:
-        size = _regular_size(path)
+        size = disk.regular_size(path)
         with path.open("rb") as stream:
             start = stream.read(9)
             # A length of less than 2⁵⁶ holds a zero byte, and text holds none.
             if start[8:] == b"{" and b"\0" in start:
-                return _read_safetensors(path, size, int.from_bytes(start[:8], "little"))
+                return _read_safetensors(path)
             if size > MAX_JSON_BYTES:
                 raise _too_large(str(path))
             return from_json(start + stream.read(MAX_JSON_BYTES), str(path))
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from None
-
-
-def save(path: Path, data: bytes, *, replace: bool = False) -> None:
-    """Write a file a user asked for; one that is there is kept unless `replace`."""
-    check_writable(path, replace=replace)
-    try:
-        blobs.write_atomically(path.resolve(), data)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
-
-
-def check_writable(path: Path, *, replace: bool) -> None:
-    """Refuse early what `save` would refuse: devices and folders, and files to be kept."""
-    try:
-        path.resolve()
-        if path.exists():
-            _regular_size(path)
-            if not replace:
-                raise InputError(f"{path}: is there already; use --force to replace it")
-    except (OSError, RuntimeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise InputError(f"{path}: cannot be written: {reason}") from None
-
-
-def read_tensors(path: Path) -> dict[str, Any]:
-    """Read the named float32 arrays of a safetensors file."""
-    try:
-        size = _regular_size(path)
-        with path.open("rb") as stream:
-            header = int.from_bytes(stream.read(8), "little")
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from None
-    return _tensors(path, size, header)[0]
 
 
 def _standard_input() -> bytes:
@@ -224,15 +188,8 @@ def _standard_input() -> bytes:
         raise InputError(f"standard input: {error.strerror or error}") from None
 
 
-def _regular_size(path: Path) -> int:
-    status = path.stat()
-    if not stat.S_ISREG(status.st_mode):
-        raise InputError(f"{path}: is not a file")
-    return status.st_size
-
-
-def _read_safetensors(path: Path, size: int, header: int) -> GenomeFile:
-    tensors, metadata = _tensors(path, size, header)
+def _read_safetensors(path: Path) -> GenomeFile:
+    tensors, metadata = disk.read_safetensors(path)
     if "germline" not in metadata:
         raise InputError(f"{path}: metadata: has no germline entry, so it holds no genome")
     file = from_json(metadata["germline"].encode(), str(path))
@@ -247,29 +204,6 @@ def _read_safetensors(path: Path, size: int, header: int) -> GenomeFile:
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
     return GenomeFile(file.genome, file.task, file.arithmetic, file.normaliser, blob)
-
-
-def _tensors(path: Path, size: int, header: int) -> tuple[dict[str, Any], dict[str, str]]:
-    """Arrays and metadata, once the header's claims fit the file and the bounds."""
-    import numpy as np
-    from safetensors import SafetensorError, safe_open
-
-    if header > min(MAX_HEADER_BYTES, size - 8):
-        raise InputError(f"{path}: header: claims {header:,} bytes, more than the file or allowed")
-    if size - 8 - header > 4 * MAX_WEIGHTS:
-        raise InputError(f"{path}: more than the {MAX_WEIGHTS:,} weights allowed")
-    try:
-        with safe_open(path, framework="numpy") as file:
-            for name in file.keys():  # noqa: SIM118 - not a mapping
-                claim = file.get_slice(name)
-                if (dtype := claim.get_dtype()) != "F32":
-                    raise InputError(f"{path}: tensor {name[:80]!r}: expected F32, got {dtype}")
-                if len(claim.get_shape()) > 8:
-                    raise InputError(f"{path}: tensor {name[:80]!r}: has more than 8 axes")
-            tensors = {name: np.asarray(file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118
-            return tensors, dict(file.metadata() or {})
-    except SafetensorError as error:
-        raise InputError(f"{path}: not a whole safetensors file: {str(error)[:200]}") from None
 
 
 def _too_large(source: str) -> InputError:

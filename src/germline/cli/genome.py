@@ -32,9 +32,9 @@ def new(
     force: Force = False,
 ) -> None:
     """Give birth to a genome."""
-    from germline import blobs, policies
+    from germline import blobs, disk, policies
     from germline.errors import InputError
-    from germline.files import GenomeFile, read_tensors
+    from germline.files import GenomeFile
     from germline.genome import Birth, Genome, Snapshot
 
     spec = policies.make(policy, _settings(set_ or []))
@@ -46,7 +46,7 @@ def new(
     if seed is not None:
         raise InputError("--seed: has no meaning beside --weights; give one of the two")
     try:
-        blob = blobs.pack(spec.layout().flatten(read_tensors(weights)))
+        blob = blobs.pack(spec.layout().flatten(disk.read_safetensors(weights)[0]))
     except InputError as error:
         raise InputError(_about(weights, error)) from None
     genome = Genome(reference, Snapshot(blobs.sha256(blob)))
@@ -136,13 +136,13 @@ def decode(
     import numpy as np
     from safetensors.numpy import save as to_safetensors
 
-    from germline import blobs, files
+    from germline import blobs, disk
 
-    files.check_writable(out, replace=force)
+    disk.check_writable(out, replace=force)
     source, layout = _load(file)
     theta = np.asarray(_decoded(source, layout, "jax"))
     metadata = {"genome": source.genome.id, "sha256": blobs.weights_hash(theta)}
-    files.save(out, to_safetensors(layout.unflatten(theta), metadata), replace=force)
+    disk.save(out, to_safetensors(layout.unflatten(theta), metadata), replace=force)
     typer.echo(f"{out}: {layout.size:,} weights, SHA-256 {metadata['sha256']}")
 
 
