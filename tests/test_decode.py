@@ -155,10 +155,16 @@ def test_what_was_used_last_is_evicted_last():
     decoder.adopt(three, *marked(30))
     assert origin(decoder, one) == 10
     assert origin(decoder, three) == 30
-    # An ancestor further up counts as used as well: its grandchild's parent pushes `three` out.
-    origin(decoder, one)
-    decoder.decode(one.child(Gene(1, 2.0**-40)).child(Gene(2, 2.0**-40)))
+
+
+def test_an_ancestor_that_was_started_from_counts_as_used():
+    one, two = (lineage(3, seed) for seed in (1, 2))
+    decoder = Decoder(PLAIN, budget=2 * 4 * PLAIN.size)
+    decoder.adopt(one, *marked(10))
+    decoder.adopt(two, *marked(20))
+    decoder.decode(one.child(Gene(1, 2.0**-40)).child(Gene(2, 2.0**-40)))  # keeps its own parent
     assert origin(decoder, one) == 10
+    assert origin(decoder, two) != 20
 
 
 def test_a_snapshot_is_not_altered_by_its_descendants():
