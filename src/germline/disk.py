@@ -24,14 +24,13 @@ def save(path: Path, data: bytes, *, replace: bool = False) -> None:
 def check_writable(path: Path, *, replace: bool) -> None:
     """Refuse early what `save` would refuse: devices and folders, and files to be kept."""
     try:
-        path.resolve()  # fails where links go in circles
-        if path.exists():
-            regular_size(path)
-            if not replace:
-                raise InputError(f"{path}: is there already; use --force to replace it")
-    except (OSError, RuntimeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise InputError(f"{path}: cannot be written: {reason}") from None
+        regular_size(path)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
+    if not replace:
+        raise InputError(f"{path}: is there already; use --force to replace it")
 
 
 def write_atomically(path: Path, data: bytes) -> None:
