@@ -180,7 +180,10 @@ def cold() -> None:
 
 
 def batch() -> None:
-    """Many children of few parents in one call, against one call each."""
+    """Many children of few parents in one call, against one call each, and new memory alone."""
+    import jax
+    import jax.numpy as jnp
+
     from germline.decode import Decoder
     from germline.genome import Gene
 
@@ -191,15 +194,25 @@ def batch() -> None:
     def children() -> list:
         return [parents[i % 4].child(Gene(next(counter), SIGMA)) for i in range(16)]
 
+    def dropped() -> None:
+        for child in children():
+            decoder.decode(child).block_until_ready()
+
+    @jax.jit
+    def fill(value: jax.Array) -> jax.Array:
+        return jnp.full((16, decoder.layout.size), value)
+
     found = median_ms(
         {
-            "one call each": lambda: [decoder.decode(child) for child in children()],
+            "one call each, dropped": dropped,
+            "one call each, kept": lambda: [decoder.decode(child) for child in children()],
             "one call for 16": lambda: decoder.decode_many(children()),
+            "16 filled, not decoded": lambda: fill(jnp.float32(next(counter))),
         },
         rounds=8,
     )
     for name, ms in found.items():
-        print(f"  {name:<20}{ms / 16:8.2f} ms per child")
+        print(f"  {name:<24}{ms / 16:8.2f} ms per child")
 
 
 def memory() -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import save
 
 from germline import blobs, disk, files, policies
+from germline.cli import main
 from germline.errors import InputError
 from germline.files import GenomeFile, Normaliser, TaskRef, from_json, to_json
 from germline.genome import MAX_GENES, Birth, Gene, Genome
@@ -169,17 +170,26 @@ BAD = {
 }
 
 
+def assert_answered(capsys, path):
+    """The command line says it in one sentence, and exits with code 2."""
+    with pytest.raises(SystemExit, match="2"):
+        main(["genome", "show", str(path)])
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"germline: {path}: ")
+    assert err.count("\n") == 1
+    assert len(err) < 600
+
+
 @pytest.mark.parametrize("case", BAD)
-def test_bad_json_is_refused_in_one_sentence(case, tmp_path):
+def test_bad_json_is_refused_in_one_sentence(case, tmp_path, capsys):
     content, words = BAD[case]
     path = tmp_path / "bad.json"
     path.write_bytes(content)
     with pytest.raises(InputError, match=words) as caught:
         files.read(path)
-    message = str(caught.value)
-    assert message.startswith(f"{path}: ")
-    assert "\n" not in message
-    assert len(message) < 400
+    assert str(caught.value).startswith(f"{path}: ")
+    assert_answered(capsys, path)
 
 
 def peak(action):
@@ -193,7 +203,7 @@ def peak(action):
         tracemalloc.stop()
 
 
-def test_a_hundred_megabytes_of_brackets_are_not_even_read(tmp_path):
+def test_a_hundred_megabytes_of_brackets_are_not_even_read(tmp_path, capsys):
     path = tmp_path / "brackets.json"
     with path.open("wb") as stream:
         for _ in range(100):
@@ -201,6 +211,7 @@ def test_a_hundred_megabytes_of_brackets_are_not_even_read(tmp_path):
     message, allocated = peak(lambda: files.read(path))
     assert "over 16 MiB, too large for a genome" in message
     assert allocated < 2**20
+    assert_answered(capsys, path)
 
 
 @pytest.mark.parametrize(
@@ -263,14 +274,14 @@ BAD_SAFETENSORS = {
 
 
 @pytest.mark.parametrize("case", BAD_SAFETENSORS)
-def test_bad_safetensors_are_refused_in_one_sentence(case, tmp_path):
+def test_bad_safetensors_are_refused_in_one_sentence(case, tmp_path, capsys):
     make, words = BAD_SAFETENSORS[case]
     path = tmp_path / "bad.safetensors"
     path.write_bytes(make())
     with pytest.raises(InputError, match=words) as caught:
         files.read(path)
     assert str(caught.value).startswith(f"{path}: ")
-    assert "\n" not in str(caught.value)
+    assert_answered(capsys, path)
 
 
 def test_too_many_weights_are_refused_before_they_are_read(tmp_path):

@@ -150,22 +150,21 @@ class Decoder:
         names = list(genome.prefix_digests())[:-1]
         start = next((i for i in reversed(range(len(names))) if names[i] in self._cache), None)
         if start is None:
-            # Nobody else holds a birth, so it may be overwritten.
-            theta, own = self._root(genome), isinstance(genome.root, Birth)
+            theta = self._root(genome)
         else:
-            theta, own = self._cache[names[start]], False
+            theta = self._cache[names[start]]
             self._cache.move_to_end(names[start])
-        theta = self._grown(theta, genome.genes[start or 0 : -1], own)
+        theta = self._grown(theta, genome.genes[start or 0 : -1])
         self._keep(key, theta)
         return theta
 
-    def _grown(self, theta: jax.Array, genes: Sequence[Gene], own: bool) -> jax.Array:
-        """Apply genes one after another, in place as soon as θ is our own."""
-        for _, run in groupby(genes, key=lambda gene: gene.operator):
+    def _grown(self, theta: jax.Array, genes: Sequence[Gene]) -> jax.Array:
+        """Apply genes one after another, in place after the first: the given θ may be cached."""
+        for number, (_, run) in enumerate(groupby(genes, key=lambda gene: gene.operator)):
             operator, seeds, scales = self._numbers(list(run))
-            if not own:
+            if number == 0:
                 theta = _mutate(theta, seeds[0], scales[0], operator, self.layout)
-                seeds, scales, own = seeds[1:], scales[1:], True
+                seeds, scales = seeds[1:], scales[1:]
             if not (length := len(seeds)):
                 continue
             # Padded to a power of two: a compilation per doubling, not per lineage length.

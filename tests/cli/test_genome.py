@@ -209,6 +209,16 @@ def test_closed_streams(closed, code, err):
     assert (result.returncode, result.stderr) == (code, err)
 
 
+def test_64_bit_jax_gives_the_same_weights():
+    command = [sys.executable, "-m", "germline", "genome", "hash", GOLDEN]
+    wide = os.environ | {"JAX_ENABLE_X64": "1"}
+    found, expected = (
+        subprocess.run(command, env=env, capture_output=True, check=True).stdout
+        for env in (wide, os.environ)
+    )
+    assert found == expected
+
+
 def test_without_a_home(tmp_path):
     """Containers run as users that nobody knows: nothing to keep compiled code in, no failure."""
     clean = {k: v for k, v in os.environ.items() if k not in ("HOME", "JAX_COMPILATION_CACHE_DIR")}

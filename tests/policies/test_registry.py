@@ -39,7 +39,11 @@ def test_birth_scales_of_the_paper():
         ("zzz", {}, "there are dqn, mlp"),
         ("module:os", {}, "is not registered"),
         ("mlp", {"inputs": 0}, "policy mlp: settings: inputs: expected int >= 1"),
-        ("mlp", {"depth": 3}, "policy mlp: settings: object contains unknown field depth"),
+        (
+            "mlp",
+            {"depth": 3},
+            "policy mlp: settings: 'depth' is not one of its settings: inputs, hidden",
+        ),
         ("mlp", {"hidden": ["a"]}, r"hidden\[0\]: expected int, got str"),
         ("dqn", {"padding": "full"}, "padding: invalid enum value 'full'"),
     ],

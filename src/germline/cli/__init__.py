@@ -41,8 +41,6 @@ def main(arguments: list[str] | None = None) -> None:
         _fail(str(error))
     except typer.TyperException as error:
         _fail(error.format_message())
-    except typer.Abort:
-        _fail("stopped")
     except OSError as error:
         if sys.stdout is not None:
             # Output that was not taken would fail once more at exit.

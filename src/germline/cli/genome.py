@@ -189,7 +189,8 @@ def _write(file: "GenomeFile", out: Path | None, force: bool) -> None:
 
     if out is not None:
         files.write(out, file, replace=force)
-        typer.echo(f"{out}: {file.genome.id}, {len(file.genome.genes):,} genes")
+        count = len(file.genome.genes)
+        typer.echo(f"{out}: {file.genome.id}, {count:,} gene{'' if count == 1 else 's'}")
     elif isinstance(file.genome.root, Snapshot):
         raise InputError("--out: is needed, a genome that starts from weights is not plain text")
     else:

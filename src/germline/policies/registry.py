@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Callable, Mapping
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, cast
 
 import msgspec
 
@@ -46,6 +46,13 @@ def make(name: str, settings: Mapping[str, Setting]) -> PolicySpec:
         near = difflib.get_close_matches(name, _registry, 1)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names())}"
         raise InputError(f"policy: {name[:64]!r} is not registered; {hint}")
+    kind = cast("type[msgspec.Struct]", _registry[name])
+    fields = [field.name for field in msgspec.structs.fields(kind)]
+    if unknown := sorted(settings.keys() - set(fields)):
+        known = ", ".join(fields) or "none"
+        raise InputError(
+            f"policy {name}: settings: {unknown[0][:64]!r} is not one of its settings: {known}"
+        )
     try:
         return msgspec.convert(dict(settings), _registry[name])
     except msgspec.ValidationError as error:
