@@ -178,12 +178,25 @@ class Layout:
         return np.stack(heads, axis=1)
 
 
-def layer(name: str, shape: tuple[int, ...], gain: float = 1.0) -> tuple[Tensor, Tensor]:
-    """Give a weight whose last axis is the outputs, and its bias, which is born as zeros."""
+def layer(
+    name: str,
+    shape: tuple[int, ...],
+    gain: float = 1.0,
+    *,
+    heads: int = 0,
+    normalised: bool = False,
+) -> tuple[Tensor, ...]:
+    """Give a weight whose last axis is the outputs, and its bias, which is born as zeros.
+
+    With `heads` there is one of both per head. A normalised layer has a gain too, also born zero.
+    """
     fan_in = math.prod(shape[:-1])
+    lead = (heads,) if heads else ()
+    headed = heads > 0
+    zeros = ("gain", "bias") if normalised else ("bias",)
     return (
-        Tensor(f"{name}/weight", shape, fan_in, gain),
-        Tensor(f"{name}/bias", shape[-1:], fan_in, gain=0.0),
+        Tensor(f"{name}/weight", lead + shape, fan_in, gain, headed),
+        *(Tensor(f"{name}/{z}", lead + shape[-1:], fan_in, 0.0, headed) for z in zeros),
     )
 
 

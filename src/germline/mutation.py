@@ -82,25 +82,43 @@ def _lowrank(
     exactly. Their sum is at most 64·32² = 2¹⁶ sixteenths, so every partial sum is exact in float32
     in any order, and s·Σ has at most 8 + 16 bits.
     """
-    parts, left, right = [], 0, 0
+    vectors, pairs = lowrank_parts(theta, seed, scales, rank, layout)
+    parts = []
     for tensor, start in zip(layout.tensors, layout.offsets, strict=True):
-        part = jax.lax.slice_in_dim(theta, start, start + tensor.size)
-        if tensor.matrices is None:
-            parts.append(_moved(part, seed, scales, start))
+        if tensor.name in vectors:
+            parts.append(vectors[tensor.name])
             continue
-        count, rows, columns = tensor.matrices
-        a, b = factors(seed, rank, tensor, left, right)
+        a, b = pairs[tensor.name]
         if rank == 1:
             # A zero row more: XLA on a CPU would turn a product of inner size 1 into a broadcast
             # that draws both factors anew for every weight, and take three times as long.
             a, b = (jnp.pad(factor, ((0, 0), (0, 1), (0, 0))) for factor in (a, b))
         total = jnp.einsum("nki,nkj->nij", a, b, preferred_element_type=jnp.float32)
+        part = jax.lax.slice_in_dim(theta, start, start + tensor.size)
         parts.append(part + (scales[1] * jnp.float32(1 / 16)) * total.reshape(-1))
-        left, right = left + count * rank * rows, right + count * rank * columns
     return jnp.concatenate(parts)
 
 
-def factors(
+def lowrank_parts(
+    theta: jax.Array, seed: jax.Array, scales: jax.Array, rank: int, layout: Layout
+) -> tuple[dict[str, jax.Array], dict[str, tuple[jax.Array, jax.Array]]]:
+    """What a `lowrank` gene does, by tensor: the vectors it has moved, the factors of matrices.
+
+    Vectors are flat; factors are 4a [matrices, rank, rows] and 4b [matrices, rank, columns].
+    """
+    vectors, pairs, left, right = {}, {}, 0, 0
+    for tensor, start in zip(layout.tensors, layout.offsets, strict=True):
+        if tensor.matrices is None:
+            part = jax.lax.slice_in_dim(theta, start, start + tensor.size)
+            vectors[tensor.name] = _moved(part, seed, scales, start)
+            continue
+        count, rows, columns = tensor.matrices
+        pairs[tensor.name] = _factors(seed, rank, tensor, left, right)
+        left, right = left + count * rank * rows, right + count * rank * columns
+    return vectors, pairs
+
+
+def _factors(
     seed: jax.Array, rank: int, tensor: Tensor, left: int, right: int
 ) -> tuple[jax.Array, jax.Array]:
     """4a [matrices, rank, rows] and 4b [matrices, rank, columns] as float32.

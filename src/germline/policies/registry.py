@@ -2,42 +2,56 @@
 
 import difflib
 from collections.abc import Callable, Mapping
-from typing import Protocol, TypeVar, cast
+from typing import TypeVar, cast
 
 import msgspec
 
 from germline.errors import InputError, explain
 from germline.genome import PolicyRef, Setting
 from germline.layout import Layout
+from germline.policies.protocols import PolicySpec
 
-
-class PolicySpec(Protocol):
-    """The settings of a policy: a frozen msgspec struct that knows its layout."""
-
-    def layout(self) -> Layout:
-        """Give the layout of the network's weights."""
-        ...
-
-
-Spec = TypeVar("Spec", bound=type[PolicySpec])
+Kind = TypeVar("Kind", bound=type)
 
 _registry: dict[str, type[PolicySpec]] = {}
 
 
-def register(name: str) -> Callable[[Spec], Spec]:
-    """Make a class of settings known under a name, as a decorator."""
+def register(name: str) -> Callable[[Kind], Kind]:
+    """Make a class of settings, or of Equinox modules, known under a name, as a decorator."""
 
-    def keep(kind: Spec) -> Spec:
-        if _registry.setdefault(name, kind) is not kind:
-            raise ValueError(f"policy {name!r} is registered already, as {_registry[name]}")
+    def keep(kind: Kind) -> Kind:
+        known = _registry.get(name)
+        if known is not None and kind not in (known, getattr(known, "kind", None)):
+            raise ValueError(f"policy {name!r} is registered already, as {known}")
+        _registry[name] = known or _settings(name, kind)
         return kind
 
     return keep
 
 
+def _settings(name: str, kind: type) -> type[PolicySpec]:
+    if issubclass(kind, msgspec.Struct):
+        return cast("type[PolicySpec]", kind)
+    import equinox as eqx
+
+    from germline.policies.modules import settings_of
+
+    if issubclass(kind, eqx.Module):
+        return settings_of(name, kind)
+    raise TypeError(f"policy {name!r}: {kind} is neither a msgspec.Struct nor an equinox.Module")
+
+
 def names() -> list[str]:
     """Give the registered names in alphabetical order."""
     return sorted(_registry)
+
+
+def name_of(spec: PolicySpec) -> str:
+    """Give the name that settings are registered under."""
+    for name, kind in _registry.items():
+        if type(spec) is kind:
+            return name
+    raise InputError(f"policy: {type(spec).__name__} is not registered; register it first")
 
 
 def make(name: str, settings: Mapping[str, Setting]) -> PolicySpec:
@@ -60,8 +74,12 @@ def make(name: str, settings: Mapping[str, Setting]) -> PolicySpec:
 
 
 def reference(name: str, spec: PolicySpec) -> PolicyRef:
-    """Give what a genome keeps of a policy: its name, all settings, the digest of its layout."""
-    return PolicyRef(name, _layout(name, spec).digest, msgspec.to_builtins(spec))
+    """Give what a genome keeps of a policy: its name, its settings, the digest of its layout.
+
+    Settings that are None are left out, so a policy can gain one without changing ids.
+    """
+    settings = {k: v for k, v in msgspec.to_builtins(spec).items() if v is not None}
+    return PolicyRef(name, _layout(name, spec).digest, settings)
 
 
 def layout_of(policy: PolicyRef) -> Layout:

@@ -1,0 +1,126 @@
+"""The conformance check of a policy: ours pass it, and users run it on theirs."""
+
+from functools import partial
+from typing import cast
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from germline import mutation
+from germline.errors import InputError
+from germline.files import Arithmetic
+from germline.layout import Layout
+from germline.noise import Stream, reference_words
+from germline.operators import Gaussian
+from germline.policies import integers_reference, registry
+from germline.policies.context import Context
+from germline.policies.networks import build
+from germline.policies.protocols import Array, Carry, ExactNetwork, Policy, PolicySpec
+
+_TOLERANCE = {"float32": 1e-4, "bfloat16": 5e-2}
+
+
+def check(
+    policy: str | PolicySpec,
+    observation: Array | None = None,
+    *,
+    arithmetic: Arithmetic = "float32",
+    context: Context | None = None,
+) -> None:
+    """Refuse a policy that would not evolve, in one sentence that says why.
+
+    `policy` is a registered name or its settings. `observation` is an example of what it sees;
+    networks that say what they see need none. Checked are: settings and layout survive a genome;
+    outputs are finite numbers, the same when computed again; the carry keeps its form; `jit`,
+    `vmap` over observations and `vmap` over weights change nothing; different weights give
+    different outputs; a second call does not compile again. In exact arithmetic all of it holds to
+    the last bit, and the int64 reference gives the same.
+    """
+    spec = registry.make(policy, {}) if isinstance(policy, str) else policy
+    name = registry.name_of(spec)
+    layout = spec.layout()
+    if registry.layout_of(registry.reference(name, spec)) != spec.layout():
+        raise InputError(f"policy {name}: its layout changes from call to call")
+    seen = _observations(name, spec, observation, arithmetic)
+    thetas = [_grown(layout, seed) for seed in range(3)]
+
+    @eqx.filter_jit
+    def made(theta: Array) -> Policy:
+        return build(spec, theta, arithmetic, context=context)
+
+    population = [made(theta) for theta in thetas]
+    for method in ("__call__", "initial_carry"):
+        if not callable(getattr(population[0], method, None)):
+            raise InputError(f"policy {name}: has no {method}")
+    start = population[0].initial_carry()
+    traced = 0
+
+    @eqx.filter_jit
+    def play(policy: Policy, obs: Array, carry: Carry) -> tuple[Array, Carry]:
+        nonlocal traced
+        traced += 1
+        return policy(obs, carry)
+
+    def same(found: Array, wanted: Array, how: str) -> None:
+        found, wanted = np.asarray(found), np.asarray(wanted)
+        tolerance = _TOLERANCE.get(arithmetic, 0.0)
+        if found.shape != wanted.shape or not np.allclose(found, wanted, tolerance, tolerance):
+            raise InputError(f"policy {name}: {how} gives {found}, not {wanted}")
+
+    outputs = []
+    for obs in seen:
+        output, carry = play(population[0], obs, start)
+        if _form(carry) != _form(start):
+            raise InputError(f"policy {name}: its carry {_form(start)} becomes {_form(carry)}")
+        play(population[0], obs, carry)
+        outputs.append(np.asarray(output))
+    alone = [play(individual, seen[-1], start)[0] for individual in population]
+    if traced > 1:
+        raise InputError(f"policy {name}: the same call compiles {traced} times")
+    if outputs[0].ndim != 1 or not np.isfinite(outputs).all():
+        raise InputError(f"policy {name}: expected finite outputs [n], got {outputs[0]}")
+    if all(np.array_equal(alone[0], other) for other in alone[1:]):
+        raise InputError(f"policy {name}: three sets of weights give one and the same output")
+
+    same(alone[0], outputs[-1], "a second call")
+    same(population[0](seen[-1], start)[0], outputs[-1], "a call without jit")
+    over_observations = jax.vmap(lambda obs: population[0](obs, start)[0])(seen)
+    same(over_observations, outputs, "vmap over observations")
+    over_weights = jax.vmap(lambda theta: made(theta)(seen[-1], start)[0])(jnp.stack(thetas))
+    same(over_weights, alone, "vmap over weights")
+    if arithmetic == "exact":
+        network = cast(ExactNetwork, spec)
+        defined = integers_reference.outputs(network, np.asarray(thetas[0]), np.asarray(seen))
+        same(outputs, defined, "fast arithmetic")
+
+
+@partial(jax.jit, static_argnames="layout")
+def _grown(layout: Layout, seed: int) -> jax.Array:
+    """Weights after a birth and one large gene, so that what is born as zeros takes part."""
+    number = jnp.asarray(seed, jnp.uint32)
+    scales = jnp.full(2, 2**-5, jnp.float32)
+    return mutation.mutate(mutation.birth(number, layout), number, scales, Gaussian(), layout)
+
+
+def _form(carry: Carry) -> str:
+    """The structure, shapes and dtypes of a carry."""
+    shapes = jax.tree.map(lambda leaf: f"{leaf.dtype}{list(leaf.shape)}", carry)
+    return str(shapes)
+
+
+def _observations(
+    name: str, spec: PolicySpec, example: Array | None, arithmetic: Arithmetic
+) -> jax.Array:
+    """Four observations: the example, or zeros of the form the network sees, and noise."""
+    if example is None:
+        if not hasattr(spec, "observation"):
+            raise InputError(f"policy {name}: give an example of an observation")
+        example = np.zeros(spec.observation, np.uint8 if arithmetic == "exact" else np.float32)
+    example = np.asarray(example)
+    words, _ = reference_words(0, Stream.WEIGHTS, 0, 3 * max(example.size, 1))
+    words = words[: 3 * example.size].reshape(3, *example.shape)
+    real = np.issubdtype(example.dtype, np.floating)
+    drawn = words.astype(np.float64) / 2**31 - 1 if real else words >> 25  # 0...127 fits them all
+    return jnp.asarray(np.concatenate([example[None], drawn.astype(example.dtype)]))

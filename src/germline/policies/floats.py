@@ -1,0 +1,112 @@
+"""Networks in floating point: float32, or bfloat16 products added in float32."""
+
+from collections.abc import Mapping
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from germline.policies.padding import Padding
+from germline.policies.patches import patches
+from germline.policies.protocols import Activation, Head
+
+_ACTIVATIONS = {"relu": jax.nn.relu, "tanh": jnp.tanh, "elu": jax.nn.elu}
+_OBSERVED = {"uint8": 1 / 255, "int8": 1 / 128}
+_FAR = 5.0  # normalised observations are clipped to this size
+
+
+class Factored(eqx.Module):
+    """A matrix as base + leftᵀ·right, never multiplied out: `lowrank` siblings share the base.
+
+    base [rows, columns], left [rank, rows], right [rank, columns]; with heads all have one axis
+    more in front.
+    """
+
+    base: jax.Array
+    left: jax.Array
+    right: jax.Array
+
+
+class Statistics(eqx.Module):
+    """What a layer's inputs are normalised by, one number per channel."""
+
+    mean: jax.Array
+    std: jax.Array
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """x with mean 0 and standard deviation 1."""
+        return (x - self.mean) / self.std
+
+
+class FloatLayers(eqx.Module):
+    """The weights of one individual, with which its network computes.
+
+    `matrices` are [inputs, outputs], of convolutions too, and [heads, inputs, outputs] with heads;
+    `vectors` are all other tensors. `statistics` are by layer, those of observations under "".
+    """
+
+    matrices: Mapping[str, jax.Array | Factored]
+    vectors: Mapping[str, jax.Array]
+    statistics: Mapping[str, Statistics]
+
+    @property
+    def dtype(self) -> jnp.dtype:
+        """What is multiplied; sums are float32."""
+        leaves = jax.tree.leaves(self.matrices)
+        return leaves[0].dtype if leaves else jnp.dtype(jnp.float32)
+
+    def observe(self, obs: jax.Array) -> jax.Array:
+        """Pixels (uint8) become 0...1, int8 becomes -1...1, other numbers stay."""
+        x = jnp.asarray(obs).astype(jnp.float32) * _OBSERVED.get(str(obs.dtype), 1.0)
+        if "" in self.statistics:
+            x = jnp.clip(self.statistics[""](x), -_FAR, _FAR)
+        return x.astype(self.dtype)
+
+    def linear(self, name: str, x: jax.Array) -> jax.Array:
+        """Products and bias; a normalised layer adds its bias after normalising."""
+        y = _product(x, self.matrices[f"{name}/weight"])
+        return y if f"{name}/gain" in self.vectors else y + self.vectors[f"{name}/bias"]
+
+    def convolve(
+        self, name: str, x: jax.Array, window: tuple[int, int], padding: Padding
+    ) -> jax.Array:
+        """Products of every patch, and bias."""
+        return self.linear(name, patches(x, *window, padding))
+
+    def hidden(self, name: str, y: jax.Array, activation: Activation = "relu") -> jax.Array:
+        """Normalise if the layer does, then activate."""
+        if f"{name}/gain" in self.vectors:
+            scaled = self.statistics[name](y) * (1 + self.vectors[f"{name}/gain"])
+            y = scaled + self.vectors[f"{name}/bias"]
+        return _ACTIVATIONS[activation](y).astype(self.dtype)
+
+    def output(self, name: str, y: jax.Array, head: Head) -> jax.Array:
+        """Scores as they are; continuous values clipped to [-1, 1]."""
+        return jnp.clip(y, -1, 1) if head == "continuous" else y
+
+    def values(self, name: str) -> jax.Array:
+        """A tensor that is read, not multiplied with."""
+        return self.vectors[name]
+
+
+def _product(x: jax.Array, weight: jax.Array | Factored) -> jax.Array:
+    if isinstance(weight, Factored):
+        inner = dot(x, jnp.swapaxes(weight.left, -1, -2)).astype(x.dtype)
+        return dot(x, weight.base) + dot(inner, weight.right)
+    return dot(x, weight)
+
+
+def dot(x: jax.Array, weight: jax.Array) -> jax.Array:
+    """x [..., k] with a weight [k, out], or x [k] or [heads, k] with one of [heads, k, out].
+
+    Integers are added in int32, floats in float32; float32 is multiplied in full precision, which
+    accelerators do only when asked.
+    """
+    if weight.ndim == 2:
+        subscripts = "...k,ko->...o"
+    else:
+        subscripts = "k,hko->ho" if x.ndim == 1 else "hk,hko->ho"
+    total = jnp.int32 if x.dtype == jnp.int8 else jnp.float32
+    return jnp.einsum(
+        subscripts, x, weight, precision=jax.lax.Precision.HIGHEST, preferred_element_type=total
+    )

@@ -1,0 +1,125 @@
+"""Networks in integers, as fast as floats: the same outputs on every machine, in any batch.
+
+Every number is an integer of size at most 127, which float32, bfloat16 and int8 all hold. A sum of
+at most 1,040 products of two of them is at most 1,040·127² = 16,774,160 < 2²⁴ in size, and so is
+every partial sum, in whatever order a machine adds: float32 holds them all, and adding is exact. So
+sums are cut into blocks of at most 1,040 products. The sums of blocks, and the bias, are added in
+int32, whose range `steps.scales` has checked. Shifting right is floor division by a power of two.
+"""
+
+from collections.abc import Mapping
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from germline.errors import InputError
+from germline.layout import Layout
+from germline.policies.floats import dot
+from germline.policies.padding import Padding
+from germline.policies.patches import patches
+from germline.policies.protocols import Activation, ExactNetwork, Head
+from germline.policies.steps import LARGEST, Scale, scales
+
+Blocks = Literal["float32", "bfloat16", "int8"]
+BLOCK = (2**24 - 1) // LARGEST**2  # 1,040
+OBSERVED_DTYPES = ("uint8", "int8")
+
+
+class ExactLayers(eqx.Module):
+    """The integer weights of one individual, cut into blocks, with which its network computes."""
+
+    matrices: dict[str, tuple[jax.Array, ...]]
+    biases: dict[str, jax.Array]
+    tables: dict[str, jax.Array]
+    scales: tuple[tuple[str, Scale], ...] = eqx.field(static=True)
+    dtype: Blocks = eqx.field(static=True)
+
+    def observe(self, obs: jax.Array) -> jax.Array:
+        """uint8 >> 1, or int8 with -128 taken as -127: integers of size at most 127."""
+        kind = str(obs.dtype)
+        check_observed(kind)
+        obs = jnp.asarray(obs)
+        x = obs >> 1 if kind == "uint8" else jnp.maximum(obs, -LARGEST)
+        return x.astype(self.dtype)
+
+    def linear(self, name: str, x: jax.Array) -> jax.Array:
+        """Σ w·x + b in int32."""
+        total, start = self.biases[name], 0
+        for block in self.matrices[name]:
+            stop = start + block.shape[-2]
+            total = total + dot(x[..., start:stop], block).astype(jnp.int32)
+            start = stop
+        return total
+
+    def convolve(
+        self, name: str, x: jax.Array, window: tuple[int, int], padding: Padding
+    ) -> jax.Array:
+        """The same for every patch: a product, never an algorithm that transforms its inputs."""
+        return self.linear(name, patches(x, *window, padding))
+
+    def hidden(self, name: str, y: jax.Array, activation: Activation = "relu") -> jax.Array:
+        """Shift right, which rounds down, and clip to 0...127."""
+        return jnp.clip(y >> self._scale(name).shift, 0, LARGEST).astype(self.dtype)
+
+    def output(self, name: str, y: jax.Array, head: Head) -> jax.Array:
+        """Scores as int32; continuous values clipped to ±1, in steps of a power of two.
+
+        The step is 2⁻²⁴ or larger, so that float32 holds every value.
+        """
+        if head is None:
+            return y
+        bits = -self._scale(name).sums
+        return jnp.clip(y, -(1 << bits), 1 << bits).astype(jnp.float32) * jnp.float32(2.0**-bits)
+
+    def values(self, name: str) -> jax.Array:
+        """A tensor that is read, not multiplied with, as int32."""
+        return self.tables[name]
+
+    def _scale(self, name: str) -> Scale:
+        return dict(self.scales)[name]
+
+
+def exact_layers(
+    spec: ExactNetwork, layout: Layout, weights: Mapping[str, jax.Array], dtype: Blocks
+) -> ExactLayers:
+    """Round weights {name: tensor} to integers, and cut matrices into blocks."""
+    found = scales(layout, spec)
+    matrices, biases, tables = {}, {}, {}
+    for tensor in layout.tensors:
+        scale, theta = found[tensor.layer], weights[tensor.name]
+        if tensor.name.endswith("/bias"):
+            biases[tensor.layer] = _rounded(theta, scale.sums, scale.largest_bias, jnp.int32)
+        elif scale.inputs:
+            lead = tensor.shape[:1] if tensor.heads else ()
+            flat = theta.reshape(*lead, scale.inputs, tensor.shape[-1])
+            integers = _rounded(flat, scale.step, LARGEST, jnp.dtype(dtype))
+            matrices[tensor.layer] = tuple(
+                integers[..., start:stop, :] for start, stop in _blocks(scale.inputs, dtype)
+            )
+        else:
+            tables[tensor.name] = _rounded(theta, scale.step, LARGEST, jnp.int32)
+    return ExactLayers(matrices, biases, tables, tuple(found.items()), dtype)
+
+
+def check_observed(dtype: str) -> None:
+    """Refuse observations that integers of 8 bits do not hold."""
+    if dtype not in OBSERVED_DTYPES:
+        raise InputError(f"exact arithmetic takes uint8 or int8 observations, not {dtype}")
+
+
+def _rounded(theta: jax.Array, step: int, largest: int, dtype: jnp.dtype) -> jax.Array:
+    """clip(rint(θ/2^step), ±largest).
+
+    Dividing by a power of two changes only the exponent; where that overflows, clipping follows.
+    """
+    scaled = theta * jnp.float32(2.0**-step)
+    return jnp.clip(jnp.rint(scaled), -largest, largest).astype(dtype)
+
+
+def _blocks(inputs: int, dtype: Blocks) -> list[tuple[int, int]]:
+    """Ranges of about equal length, none longer than BLOCK; int8 units add in int32 anyway."""
+    count = 1 if dtype == "int8" else -(-inputs // BLOCK)
+    size = -(-inputs // count)
+    return [(start, min(start + size, inputs)) for start in range(0, inputs, size)]

@@ -1,0 +1,90 @@
+"""From settings and weights to a policy that plays."""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from germline.errors import InputError
+from germline.files import Arithmetic
+from germline.layout import Layout
+from germline.policies.context import Context, normalised
+from germline.policies.floats import FloatLayers
+from germline.policies.integers import Blocks, ExactLayers, exact_layers
+from germline.policies.protocols import (
+    Array,
+    Carry,
+    ExactNetwork,
+    Network,
+    Policy,
+    PolicySpec,
+)
+
+
+class NetworkPolicy(eqx.Module):
+    """A network with the weights of one individual: what `build` gives for our own networks."""
+
+    spec: Network = eqx.field(static=True)
+    layers: FloatLayers | ExactLayers
+
+    def __call__(self, obs: Array, carry: Carry) -> tuple[Array, Carry]:
+        """The output for one observation, and the carry after it."""
+        return self.spec.forward(self.layers, obs, carry)
+
+    def initial_carry(self) -> Carry:
+        """The carry at the start of an episode."""
+        return jax.tree.map(jnp.asarray, self.spec.initial_carry())
+
+
+def build(
+    spec: PolicySpec,
+    theta: Array,
+    arithmetic: Arithmetic = "float32",
+    *,
+    context: Context | None = None,
+    blocks: Blocks | None = None,
+) -> Policy:
+    """Give the policy of one individual from its weights θ [params].
+
+    A pure function of θ, so `jax.vmap` over it builds a whole population. Exact arithmetic computes
+    in `blocks` of float32 on a CPU and int8 elsewhere if not told otherwise; the outputs are equal.
+    """
+    layout = spec.layout()
+    if jnp.shape(theta) != (layout.size,):
+        raise InputError(f"weights: expected [{layout.size}], got {list(jnp.shape(theta))}")
+    weights = layout.unflatten(jnp.asarray(theta, jnp.float32))
+    if not hasattr(spec, "forward"):
+        if arithmetic != "float32":
+            raise InputError(f"policy: {type(spec).__name__} plays in float32, not {arithmetic}")
+        return cast(Any, spec).module(weights)
+    network = cast(Network, spec)
+    if arithmetic == "exact":
+        if getattr(spec, "steps", None) is None:
+            raise InputError(
+                "policy: exact arithmetic needs steps and shifts; policies.exact() chooses them "
+                "for mlp, dqn, memory and ensemble"
+            )
+        dtype = blocks or ("float32" if jax.default_backend() == "cpu" else "int8")
+        return NetworkPolicy(
+            network, exact_layers(cast(ExactNetwork, spec), layout, weights, dtype)
+        )
+    layers = FloatLayers(*split(layout, weights, arithmetic), {})
+    return NetworkPolicy(network, normalised(network, layers, context))
+
+
+def split(
+    layout: Layout, weights: Mapping[str, jax.Array], arithmetic: Arithmetic
+) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
+    """Weights {name: tensor} as matrices, in the dtype of products, and vectors, in float32."""
+    matrices, vectors = {}, {}
+    for tensor in layout.tensors:
+        weight = weights[tensor.name]
+        if tensor.matrices is None:
+            vectors[tensor.name] = weight
+            continue
+        count, *shape = tensor.matrices
+        lead = (count,) if tensor.heads else ()
+        matrices[tensor.name] = weight.reshape(*lead, *shape).astype(arithmetic)
+    return matrices, vectors

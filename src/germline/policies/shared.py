@@ -1,0 +1,117 @@
+"""Shared products: `lowrank` siblings computed together, at the price of one network.
+
+A child's matrix is its parent's plus s·Σ aₖbₖᵀ, so X·θ = X·P + s·(X·a)bᵀ: one large product X·P
+serves all siblings (EGGROLL, arXiv 2511.16652). It rounds differently from multiplying with the
+child's own weights, so a run chooses it for all of its individuals or for none, and then each of
+them, even alone, is computed as (parent, last gene) in a batch of one fixed width.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from germline import mutation, operators
+from germline.errors import InputError
+from germline.files import Arithmetic
+from germline.genome import Gene
+from germline.policies.context import Context, normalised
+from germline.policies.floats import Factored, FloatLayers, Statistics
+from germline.policies.networks import NetworkPolicy, split
+from germline.policies.protocols import Array, Carry, Network
+
+
+class Siblings(eqx.Module):
+    """`width` children of one parent, played in lockstep.
+
+    `bases` are the parent's matrices; all else has a leading axis [width]. Made by `siblings`.
+    """
+
+    spec: Network = eqx.field(static=True)
+    width: int = eqx.field(static=True)
+    bases: dict[str, jax.Array]
+    factors: dict[str, tuple[jax.Array, jax.Array]]
+    vectors: dict[str, jax.Array]
+    statistics: Mapping[str, Statistics]
+
+    def __call__(self, obs: Array, carry: Carry) -> tuple[Array, Carry]:
+        """Observations and carries [width, ...] to outputs and carries [width, ...]."""
+        if obs.shape[0] != self.width:
+            raise InputError(f"siblings: expected {self.width} observations, got {obs.shape[0]}")
+        own = self.factors, self.vectors, self.statistics
+        return jax.vmap(partial(self._play, self.bases))(*own, obs, carry)
+
+    def initial_carry(self) -> Carry:
+        """The carries [width, ...] at the start of an episode."""
+        start = self.spec.initial_carry()
+        return jax.tree.map(lambda leaf: jnp.stack([jnp.asarray(leaf)] * self.width), start)
+
+    def _play(
+        self,
+        bases: dict[str, jax.Array],
+        factors: dict[str, tuple[jax.Array, jax.Array]],
+        vectors: dict[str, jax.Array],
+        statistics: Mapping[str, Statistics],
+        obs: Array,
+        carry: Carry,
+    ) -> tuple[Array, Carry]:
+        layers = FloatLayers(_matrices(bases, factors), vectors, statistics)
+        return NetworkPolicy(self.spec, layers)(obs, carry)
+
+
+def siblings(
+    spec: Network,
+    parent: Array,
+    genes: Sequence[Gene | None],
+    *,
+    width: int,
+    arithmetic: Arithmetic = "float32",
+    context: Context | None = None,
+) -> Siblings:
+    """Give up to `width` children of a parent [params]; None is the parent itself.
+
+    The places left over are filled with the first child, so that the shape never changes.
+    """
+    if arithmetic == "exact":
+        raise InputError("siblings: shared products are float arithmetic; exact play needs none")
+    if not 1 <= len(genes) <= width:
+        raise InputError(f"siblings: expected 1 to {width} genes, got {len(genes)}")
+    found = {gene.operator for gene in genes if gene is not None} or {"lowrank:1"}
+    operator = operators.parse(found.pop())
+    if found or not isinstance(operator, operators.Lowrank):
+        raise InputError("siblings: shared products need lowrank genes, all of one rank")
+    layout = spec.layout()
+    operators.check(operator, layout)
+    places = [*genes, *[genes[0]] * (width - len(genes))]
+    seeds = np.array([gene.seed if gene else 0 for gene in places], np.uint32)
+    scales = np.array(
+        [operators.scales(operator, gene.sigma) if gene else (0, 0) for gene in places], np.float32
+    )
+    theta = jnp.asarray(parent, jnp.float32)
+    bases, _ = split(layout, layout.unflatten(theta), arithmetic)
+    shapes = {t.name: t.shape for t in layout.tensors}
+    headed = {t.name: t.heads for t in layout.tensors}
+
+    def child(seed: jax.Array, scales: jax.Array) -> tuple[Any, ...]:
+        moved, pairs = mutation.lowrank_parts(theta, seed, scales, operator.rank, layout)
+        vectors = {name: part.reshape(shapes[name]) for name, part in moved.items()}
+        factors = {}
+        for name, (a, b) in pairs.items():
+            left, right = a, scales[1] * jnp.float32(1 / 16) * b
+            if not headed[name]:
+                left, right = left[0], right[0]
+            factors[name] = left.astype(arithmetic), right.astype(arithmetic)
+        layers = FloatLayers(_matrices(bases, factors), vectors, {})
+        return factors, vectors, normalised(spec, layers, context).statistics
+
+    return Siblings(spec, width, bases, *jax.vmap(child)(jnp.asarray(seeds), jnp.asarray(scales)))
+
+
+def _matrices(
+    bases: Mapping[str, jax.Array], factors: Mapping[str, tuple[jax.Array, jax.Array]]
+) -> dict[str, jax.Array | Factored]:
+    return {name: Factored(base, *factors[name]) for name, base in bases.items()}

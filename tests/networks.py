@@ -1,0 +1,71 @@
+"""One small example of every registered network, and what they are played with."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from germline import mutation, policies
+from germline.noise import Stream, reference_words
+
+# name → settings. The dqn has 84×84×4 pixels and 512 hidden units whatever one asks for.
+NETWORKS = {
+    "mlp": {"inputs": 5, "hidden": [7, 6], "outputs": 3},
+    "mlp linear": {"inputs": 5, "hidden": [], "outputs": 3},
+    "mlp tanh": {"inputs": 5, "hidden": [7], "outputs": 3, "activation": "tanh"},
+    "mlp wide": {"inputs": 2100, "hidden": [9], "outputs": 4},
+    "mlp continuous": {"inputs": 5, "hidden": [7], "outputs": 3, "head": "continuous"},
+    "mlp normalised": {"inputs": 5, "outputs": 3, "normalise": "observations"},
+    "dqn": {},
+    "dqn valid": {"padding": "valid", "actions": 6},
+    "dqn normalised": {"padding": "valid", "actions": 4, "normalise": "virtual"},
+    "conv-lstm": {"actions": 5},
+    "conv-lstm normalised": {"actions": 5, "normalise": "virtual", "head": "continuous"},
+    "gru": {"inputs": 5, "units": 8, "outputs": 3},
+    "gru normalised": {"inputs": 5, "normalise": "observations", "head": "continuous"},
+    "memory": {"heads": 12, "inputs": 9, "outputs": 4},
+    "memory continuous": {"heads": 12, "inputs": 9, "outputs": 4, "head": "continuous"},
+    "ensemble": {"members": 6, "inputs": 5, "hidden": [7], "outputs": 3},
+    "ensemble linear": {"members": 6, "inputs": 5, "hidden": [], "outputs": 3},
+    "ensemble continuous": {"members": 6, "inputs": 5, "outputs": 3, "head": "continuous"},
+}
+EXACT = [n for n in NETWORKS if n.split()[0] not in ("gru", "conv-lstm")]
+EXACT = [n for n in EXACT if not n.endswith(("tanh", "normalised"))]
+
+
+def spec_of(name, *, exact=False):
+    """The settings of an example."""
+    spec = policies.make(name.split()[0], NETWORKS[name])
+    return policies.exact(spec) if exact else spec
+
+
+def context_of(spec):
+    """What the examples that normalise are fed."""
+    shape = spec.observation
+    return policies.Context(
+        mean=0.25 * np.arange(np.prod(shape), dtype=np.float32).reshape(shape) - 0.5,
+        std=np.full(shape, 1.5, np.float32),
+        reference=observations(spec, 6, np.uint8, seed=9),
+    )
+
+
+def observations(spec, count, dtype=np.uint8, seed=0):
+    """Noise [count, *observation] from Germline's own words, so it is the same everywhere."""
+    shape = (count, *spec.observation)
+    words, _ = reference_words(seed, Stream.WEIGHTS, 0, int(np.prod(shape)))
+    return (words.reshape(shape) >> 24).astype(np.uint8).view(dtype)
+
+
+def random_weights(layout, seed=1, sigma=0.05):
+    """Weights a few generations old: biases have moved too."""
+    theta = mutation.birth(jnp.uint32(seed), layout)
+    rng = np.random.default_rng(seed)
+    return np.asarray(theta) + rng.normal(0, sigma, layout.size).astype(np.float32)
+
+
+@jax.jit
+def play(policy, obs):
+    """The output of one policy for one observation at the start of an episode."""
+    return policy(obs, policy.initial_carry())[0]
+
+
+play_many = jax.jit(jax.vmap(play, (None, 0)))

@@ -1,0 +1,108 @@
+"""What `policies.check` refuses."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import pytest
+
+from germline import policies
+from germline.errors import InputError
+
+OBS = jnp.zeros(3)
+
+
+class Sound(eqx.Module):
+    inner: eqx.nn.Linear
+
+    def __init__(self, width: int = 2, *, key):
+        self.inner = eqx.nn.Linear(3, width, key=key)
+
+    def __call__(self, obs, carry):
+        return self.inner(obs), carry
+
+    def initial_carry(self):
+        return jnp.zeros(1)
+
+
+class Deaf(Sound):
+    def __call__(self, obs, carry):
+        return jnp.ones(2), carry
+
+
+class Forgetful(Sound):
+    def __call__(self, obs, carry):
+        return self.inner(obs), ()
+
+
+class Growing(Sound):
+    def __call__(self, obs, carry):
+        return self.inner(obs), jnp.concatenate([carry, carry])
+
+
+class Broken(Sound):
+    def __call__(self, obs, carry):
+        return self.inner(obs) / 0, carry
+
+
+class Scalar(Sound):
+    def __call__(self, obs, carry):
+        return self.inner(obs)[0], carry
+
+
+class Restless(Sound):
+    def __call__(self, obs, carry):
+        Restless.calls = getattr(Restless, "calls", 0) + 1
+        return self.inner(obs) * Restless.calls, carry
+
+
+class Carryless(eqx.Module):
+    inner: eqx.nn.Linear
+
+    def __init__(self, *, key):
+        self.inner = eqx.nn.Linear(3, 2, key=key)
+
+    def __call__(self, obs, carry):
+        return self.inner(obs), carry
+
+
+@pytest.fixture
+def registered(monkeypatch):
+    monkeypatch.setattr(policies.registry, "_registry", {})
+
+    def register(kind):
+        policies.register(kind.__name__.lower())(kind)
+        return kind.__name__.lower()
+
+    return register
+
+
+def test_a_sound_module_passes(registered):
+    policies.check(registered(Sound), OBS)
+    policies.check(policies.make("sound", {"width": 5}), OBS)
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (Deaf, "policy deaf: three sets of weights give one and the same output"),
+        (Forgetful, r"policy forgetful: its carry .*float32\[1\].* becomes \(\)"),
+        (Growing, r"its carry .*\[1\].* becomes .*\[2\]"),
+        (Broken, r"policy broken: expected finite outputs \[n\], got \[.*(nan|inf)"),
+        (Scalar, r"expected finite outputs \[n\]"),
+        (Restless, "policy restless: a call without jit gives"),
+        (Carryless, "policy carryless: has no initial_carry"),
+    ],
+)
+def test_what_would_not_evolve_is_refused(registered, kind, words):
+    with pytest.raises(InputError, match=words):
+        policies.check(registered(kind), OBS)
+
+
+def test_an_example_is_needed_unless_the_network_says_what_it_sees(registered):
+    with pytest.raises(InputError, match="policy sound: give an example of an observation"):
+        policies.check(registered(Sound))
+
+
+def test_settings_must_be_registered():
+    with pytest.raises(InputError, match="policy: object is not registered"):
+        policies.check(object())
