@@ -1,9 +1,9 @@
 """The conformance table of policies. A new network joins by a line in `networks.NETWORKS`."""
 
 import pytest
-from networks import EXACT, NETWORKS, context_of, spec_of
 
 from germline import policies
+from networks import EXACT, NETWORKS, context_of, spec_of
 
 
 def test_every_registered_policy_is_in_the_table():

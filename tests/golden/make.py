@@ -14,11 +14,13 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
+import networks  # noqa: E402
 import samples  # noqa: E402
 from germline import policies, reference  # noqa: E402
 from germline.blobs import weights_hash  # noqa: E402
 from germline.genome import Birth, Gene, Genome  # noqa: E402
 from germline.noise import Stream, reference_noise, reference_words  # noqa: E402
+from germline.policies import integers_reference  # noqa: E402
 
 SEEDS = (0, 1, 4070460811, 4294967295)
 SIGMAS = (0.002, -0.02, 1.9921875)
@@ -70,9 +72,29 @@ def entry(name, layout, genome):
     }
 
 
+def exact_outputs():
+    """What the int64 reference says for every network with exact arithmetic."""
+    for name in networks.EXACT:
+        spec = networks.spec_of(name, exact=True)
+        policy = policies.reference(policies.registry.name_of(spec), spec)
+        for birth in (7, 8):
+            genome = Genome(policy, Birth(birth), lineage("gaussian")[: birth - 6])
+            theta = reference.decode(genome, spec.layout())
+            seen = networks.observations(spec, 4, seed=birth)
+            yield {
+                "policy": policy.name,
+                "settings": policy.settings,
+                "birth_seed": birth,
+                "genes": [[g.seed, g.sigma, g.operator] for g in genome.genes],
+                "observation_seed": birth,
+                "digest": genome.digest,
+                "outputs": integers_reference.outputs(spec, theta, seen).tolist(),
+            }
+
+
 def add(path, values):
     """Write new values, and refuse to change old ones."""
-    fresh = list(values)
+    fresh = json.loads(json.dumps(list(values)))  # as a file will have them
     if path.exists():
         for old in json.loads(path.read_text()):
             assert old in fresh, f"{path.name}: a promised value would change: {old}"
@@ -83,3 +105,4 @@ def add(path, values):
 if __name__ == "__main__":
     add(HERE / "streams.json", noise_values())
     add(HERE / "operators.json", operator_values())
+    add(HERE / "logits.json", exact_outputs())

@@ -1,7 +1,6 @@
 """What `policies.check` refuses."""
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import pytest
 

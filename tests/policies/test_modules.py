@@ -150,7 +150,7 @@ def test_float_arguments_are_refused():
         pass
 
     with pytest.raises(
-        TypeError, match="policy odd: rate: a genome keeps int.* not <class 'float'"
+        TypeError, match=r"policy odd: rate: a genome keeps int.* not <class 'float'"
     ):
         policies.register("odd")(of(initialise))
 

@@ -1,10 +1,10 @@
 """What the individuals of a generation have in common, and the layers that are fed by it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 
@@ -15,8 +15,7 @@ from germline.policies.protocols import Activation, Array, Network
 _SMALLEST = 1e-5  # added to variances, so that a silent channel does not divide by zero
 
 
-@dataclass(frozen=True)
-class Context:
+class Context(eqx.Module):
     """Frozen for a generation, the same for every individual and every worker.
 
     `mean` and `std` [*observation] normalise observations; `reference` [n, *observation] is the

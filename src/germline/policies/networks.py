@@ -1,6 +1,7 @@
 """From settings and weights to a policy that plays."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, cast
 
 import equinox as eqx
@@ -54,24 +55,35 @@ def build(
     layout = spec.layout()
     if jnp.shape(theta) != (layout.size,):
         raise InputError(f"weights: expected [{layout.size}], got {list(jnp.shape(theta))}")
-    weights = layout.unflatten(jnp.asarray(theta, jnp.float32))
+    theta = jnp.asarray(theta, jnp.float32)
     if not hasattr(spec, "forward"):
         if arithmetic != "float32":
             raise InputError(f"policy: {type(spec).__name__} plays in float32, not {arithmetic}")
-        return cast(Any, spec).module(weights)
-    network = cast(Network, spec)
-    if arithmetic == "exact":
-        if getattr(spec, "steps", None) is None:
-            raise InputError(
-                "policy: exact arithmetic needs steps and shifts; policies.exact() chooses them "
-                "for mlp, dqn, memory and ensemble"
-            )
-        dtype = blocks or ("float32" if jax.default_backend() == "cpu" else "int8")
-        return NetworkPolicy(
-            network, exact_layers(cast(ExactNetwork, spec), layout, weights, dtype)
+        return cast(Any, spec).module(layout.unflatten(theta))
+    if arithmetic != "exact":
+        return _in_floats(cast(Network, spec), arithmetic, theta, context)
+    if getattr(spec, "steps", None) is None:
+        raise InputError(
+            "policy: exact arithmetic needs steps and shifts; policies.exact() chooses them "
+            "for mlp, dqn, memory and ensemble"
         )
-    layers = FloatLayers(*split(layout, weights, arithmetic), {})
-    return NetworkPolicy(network, normalised(network, layers, context))
+    dtype = blocks or ("float32" if jax.default_backend() == "cpu" else "int8")
+    return _in_integers(cast(ExactNetwork, spec), dtype, theta)
+
+
+@partial(jax.jit, static_argnames=("spec", "arithmetic"))
+def _in_floats(
+    spec: Network, arithmetic: Arithmetic, theta: jax.Array, context: Context | None
+) -> NetworkPolicy:
+    layout = spec.layout()
+    layers = FloatLayers(*split(layout, layout.unflatten(theta), arithmetic), {})
+    return NetworkPolicy(spec, normalised(spec, layers, context))
+
+
+@partial(jax.jit, static_argnames=("spec", "dtype"))
+def _in_integers(spec: ExactNetwork, dtype: Blocks, theta: jax.Array) -> NetworkPolicy:
+    layout = spec.layout()
+    return NetworkPolicy(spec, exact_layers(spec, layout, layout.unflatten(theta), dtype))
 
 
 def split(

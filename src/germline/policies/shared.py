@@ -92,23 +92,35 @@ def siblings(
         [operators.scales(operator, gene.sigma) if gene else (0, 0) for gene in places], np.float32
     )
     theta = jnp.asarray(parent, jnp.float32)
+    return _family(spec, operator.rank, arithmetic, theta, seeds, scales, context)
+
+
+@partial(jax.jit, static_argnames=("spec", "rank", "arithmetic"))
+def _family(
+    spec: Network,
+    rank: int,
+    arithmetic: Arithmetic,
+    theta: jax.Array,
+    seeds: Array,
+    scales: Array,
+    context: Context | None,
+) -> Siblings:
+    layout = spec.layout()
     bases, _ = split(layout, layout.unflatten(theta), arithmetic)
-    shapes = {t.name: t.shape for t in layout.tensors}
-    headed = {t.name: t.heads for t in layout.tensors}
+    tensors = {t.name: t for t in layout.tensors}
 
     def child(seed: jax.Array, scales: jax.Array) -> tuple[Any, ...]:
-        moved, pairs = mutation.lowrank_parts(theta, seed, scales, operator.rank, layout)
-        vectors = {name: part.reshape(shapes[name]) for name, part in moved.items()}
+        moved, pairs = mutation.lowrank_parts(theta, seed, scales, rank, layout)
+        vectors = {name: part.reshape(tensors[name].shape) for name, part in moved.items()}
         factors = {}
         for name, (a, b) in pairs.items():
-            left, right = a, scales[1] * jnp.float32(1 / 16) * b
-            if not headed[name]:
-                left, right = left[0], right[0]
+            pair = a, scales[1] * jnp.float32(1 / 16) * b
+            left, right = pair if tensors[name].heads else (part[0] for part in pair)
             factors[name] = left.astype(arithmetic), right.astype(arithmetic)
         layers = FloatLayers(_matrices(bases, factors), vectors, {})
         return factors, vectors, normalised(spec, layers, context).statistics
 
-    return Siblings(spec, width, bases, *jax.vmap(child)(jnp.asarray(seeds), jnp.asarray(scales)))
+    return Siblings(spec, seeds.size, bases, *jax.vmap(child)(seeds, scales))
 
 
 def _matrices(
