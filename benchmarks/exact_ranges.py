@@ -58,18 +58,44 @@ class Watched:
 
 
 def activations(policy: NetworkPolicy, frames: jax.Array) -> dict[str, np.ndarray]:
-    """{layer: [observations, units]}."""
+    """{layer: [observations, units]}, and the chosen actions [observations, 1] under "action"."""
 
     @jax.jit
     def watch(policy: NetworkPolicy, frames: jax.Array) -> dict[str, jax.Array]:
         def one(obs: jax.Array) -> dict[str, jax.Array]:
             watched = Watched(policy.layers)
-            policy.spec.forward(watched, obs, ())
-            return watched.seen
+            scores, _ = policy.spec.forward(watched, obs, ())
+            return watched.seen | {"action": scores.argmax()}
 
         return jax.vmap(one)(frames)
 
     return {name: np.asarray(x).reshape(len(x), -1) for name, x in watch(policy, frames).items()}
+
+
+def lineage(spec: Any, seed: int) -> Genome:  # noqa: ANN401 - a policy's settings
+    """A random lineage of the greatest age."""
+    seeds = np.random.default_rng(seed).integers(0, 2**32, max(AGES))
+    genes = tuple(Gene(int(number), SIGMA) for number in seeds)
+    return Genome(policies.reference("dqn", spec), Birth(seed), genes)
+
+
+def measure(spec: Any, theta: jax.Array, frames: jax.Array) -> dict[str, tuple[float, ...]]:  # noqa: ANN401
+    """{layer: (clipped, saturated, dead, dead in floats)} and (agrees,) of one individual."""
+    weights = spec.layout().unflatten(np.asarray(theta))
+    exact = activations(policies.build(spec, theta, "exact"), frames)
+    floats = activations(policies.build(spec, theta), frames)
+    agrees = (exact.pop("action") == floats.pop("action")).mean()
+    found: dict[str, tuple[float, ...]] = {}
+    for tensor in spec.layout().tensors:
+        name = tensor.layer
+        if tensor.name.endswith("/weight"):
+            clipped = np.abs(np.rint(weights[tensor.name] / 2.0**tensor.step)) > LARGEST
+            found[name] = (float(clipped.mean()),)
+        if name in exact and len(found[name]) == 1:
+            saturated = (exact[name] == LARGEST).mean()
+            found[name] += (saturated, (exact[name] == 0).all(0).mean())
+            found[name] += ((floats[name] == 0).all(0).mean(),)
+    return found | {"agrees": (float(agrees),)}
 
 
 def main() -> None:
@@ -78,55 +104,24 @@ def main() -> None:
     parser.add_argument("--individuals", type=int, default=8)
     parser.add_argument("--observations", type=int, default=128)
     arguments = parser.parse_args()
-    frames = frostbite(arguments.observations)
-    seen = (frames >> 1) / 128
-    print(f"{len(frames)} observations, root mean square {np.sqrt((seen**2).mean()):.2f} of 1")
+    frames = jnp.asarray(frostbite(arguments.observations))
+    size = np.sqrt(((np.asarray(frames) / 255) ** 2).mean())
+    print(f"{len(frames)} observations, root mean square {size:.2f} of 1")
     for padding in ("same", "valid"):
-        spec = policies.exact(
-            policies.make("dqn", {"padding": padding}), sigma=SIGMA, genes=DECLARED
-        )
-        layout = spec.layout()
+        plain = policies.make("dqn", {"padding": padding})
+        spec = policies.exact(plain, sigma=SIGMA, genes=DECLARED)
         print(f"\n{padding}: steps {spec.steps}, shifts {spec.shifts}")
-        print(f"{'genes':>6} {'layer':<6}{'clipped':>9}{'saturated':>11}{'dead':>8}{'float':>8}")
+        print(f"{'genes':>6} {'layer':<8}{'clipped':>9}{'saturated':>11}{'dead':>8}{'float':>8}")
         rows: dict[tuple[int, str], list[tuple[float, ...]]] = {}
-        for individual in range(arguments.individuals):
-            seeds = np.random.default_rng(individual).integers(0, 2**32, max(AGES))
-            reference = policies.reference("dqn", spec)
-            genome = Genome(
-                reference, Birth(individual), tuple(Gene(int(seed), SIGMA) for seed in seeds)
-            )
-            decoder = Decoder(layout)
+        for seed in range(arguments.individuals):
+            genome, decoder = lineage(spec, seed), Decoder(spec.layout())
             for age in AGES:
-                measure(spec, decoder.decode(genome.prefix(age)), age, frames, rows)
-        for (age, name), found in sorted(rows.items(), key=lambda item: item[0][0]):
-            clipped, saturated, dead, floats = np.mean(found, axis=0)
-            print(
-                f"{age:>6} {name:<6}{clipped:>9.2%}{saturated:>11.2%}{dead:>8.1%}{floats:>8.1%}",
-                flush=True,
-            )
-
-
-def measure(spec: Any, theta: jax.Array, age: int, frames: np.ndarray, rows: dict) -> None:  # noqa: ANN401
-    """Add one individual at one age to the rows, layer by layer and over all of them."""
-    layout = spec.layout()
-    weights = layout.unflatten(np.asarray(theta))
-    exact = activations(policies.build(spec, theta, "exact"), jnp.asarray(frames))
-    floats = activations(policies.build(spec, theta), jnp.asarray(frames))
-    layers = [t for t in layout.tensors if t.name.endswith("/weight")]
-    beyond = {t.layer: np.abs(np.rint(weights[t.name] / 2.0**t.step)) > LARGEST for t in layers}
-    nothing = np.zeros((len(frames), 0), bool)
-    full = {name: x == LARGEST for name, x in exact.items()} | {"out": nothing}
-    dead = {name: (x == 0).all(0) for name, x in exact.items()} | {"out": nothing[0]}
-    other = {name: (x == 0).all(0) for name, x in floats.items()} | {"out": nothing[0]}
-
-    def share(parts: list[np.ndarray]) -> float:
-        joined = np.concatenate([part.reshape(-1) for part in parts])
-        return float(joined.mean()) if joined.size else 0.0
-
-    for name, chosen in [*((t.layer, [t.layer]) for t in layers), ("all", list(beyond))]:
-        kinds = (beyond, full, dead, other)
-        found = tuple(share([kind[layer] for layer in chosen]) for kind in kinds)
-        rows.setdefault((age, name), []).append(found)
+                theta = decoder.decode(genome.prefix(age))
+                for name, shares in measure(spec, theta, frames).items():
+                    rows.setdefault((age, name), []).append(shares)
+        for (age, name), shares in sorted(rows.items(), key=lambda item: item[0][0]):
+            means = zip(np.mean(shares, axis=0), (9, 11, 8, 8), strict=False)
+            print(f"{age:>6} {name:<8}" + "".join(f"{mean:>{wide}.2%}" for mean, wide in means))
 
 
 if __name__ == "__main__":

@@ -25,6 +25,15 @@ def new(
         list[str] | None, typer.Option("--set", help="A setting as key=value; may be repeated.")
     ] = None,
     seed: Seed = None,
+    exact: Annotated[
+        int | None,
+        typer.Option(
+            metavar="GENES", min=0, help="Play in integers, fitted to lineages of this many genes."
+        ),
+    ] = None,
+    sigma: Annotated[
+        float | None, typer.Option(help="The size of mutations --exact is fitted to, 0.002.")
+    ] = None,
     weights: Annotated[
         Path | None, typer.Option(help="Start from the tensors of a safetensors file instead.")
     ] = None,
@@ -34,14 +43,19 @@ def new(
     """Give birth to a genome."""
     from germline import blobs, disk, policies
     from germline.errors import InputError
-    from germline.files import GenomeFile
+    from germline.files import Arithmetic, GenomeFile
     from germline.genome import Birth, Genome, Snapshot
 
     spec = policies.make(policy, _settings(set_ or []))
+    if exact is not None:
+        spec = policies.exact(spec, sigma=0.002 if sigma is None else sigma, genes=exact)
+    elif sigma is not None:
+        raise InputError("--sigma: has no meaning without --exact")
+    arithmetic: Arithmetic = "float32" if exact is None else "exact"
     reference = policies.reference(policy, spec)
     if weights is None:
         root = Birth(_seed(seed))
-        _write(GenomeFile(Genome(reference, root)), out, force)
+        _write(GenomeFile(Genome(reference, root), arithmetic=arithmetic), out, force)
         return
     if seed is not None:
         raise InputError("--seed: has no meaning beside --weights; give one of the two")
@@ -50,7 +64,7 @@ def new(
     except InputError as error:
         raise InputError(_about(weights, error)) from None
     genome = Genome(reference, Snapshot(blobs.sha256(blob)))
-    _write(GenomeFile(genome, weights=blob), out, force)
+    _write(GenomeFile(genome, arithmetic=arithmetic, weights=blob), out, force)
 
 
 @app.command()
@@ -153,7 +167,10 @@ def _load(path: Path) -> "tuple[GenomeFile, Layout]":
 
     source = files.read(path)
     try:
-        layout = policies.layout_of(source.genome.policy)
+        policy = source.genome.policy
+        layout = policies.layout_of(policy)
+        if source.arithmetic == "exact" and "steps" not in policy.settings:
+            raise InputError(f"arithmetic: exact needs the steps and shifts of {policy.name}")
         for operator in {gene.operator for gene in source.genome.genes}:
             operators.check(operators.parse(operator), layout)
         if source.weights is not None and len(source.weights) != 4 * layout.size:

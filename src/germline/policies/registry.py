@@ -46,6 +46,11 @@ def names() -> list[str]:
     return sorted(_registry)
 
 
+def has_setting(name: str, setting: str) -> bool:
+    """Say whether a registered policy has a setting of this name."""
+    return setting in _fields(_registry[name])
+
+
 def name_of(spec: PolicySpec) -> str:
     """Give the name that settings are registered under."""
     for name, kind in _registry.items():
@@ -60,8 +65,7 @@ def make(name: str, settings: Mapping[str, Setting]) -> PolicySpec:
         near = difflib.get_close_matches(name, _registry, 1)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names())}"
         raise InputError(f"policy: {name[:64]!r} is not registered; {hint}")
-    kind = cast("type[msgspec.Struct]", _registry[name])
-    fields = [field.name for field in msgspec.structs.fields(kind)]
+    fields = _fields(_registry[name])
     if unknown := sorted(settings.keys() - set(fields)):
         known = ", ".join(fields) or "none"
         raise InputError(
@@ -91,6 +95,10 @@ def layout_of(policy: PolicyRef) -> Layout:
             f"these settings give {layout.digest[:16]}"
         )
     return layout
+
+
+def _fields(kind: type[PolicySpec]) -> list[str]:
+    return [field.name for field in msgspec.structs.fields(cast("type[msgspec.Struct]", kind))]
 
 
 def _layout(name: str, spec: PolicySpec) -> Layout:

@@ -14,6 +14,7 @@ import msgspec
 
 from germline.errors import InputError
 from germline.layout import Layout, Tensor
+from germline.policies import registry
 from germline.policies.protocols import ExactNetwork
 
 LARGEST = 127  # of weights and activations, in size
@@ -75,7 +76,9 @@ def exact(spec: Spec, *, sigma: float = 0.002, genes: int = 500) -> Spec:
     has: √(birth² + genes·σ²). They become part of the settings, and so of every genome.
     """
     if not hasattr(spec, "steps"):
-        raise InputError(f"policy: {type(spec).__name__} has no exact arithmetic")
+        able = [name for name in registry.names() if registry.has_setting(name, "steps")]
+        name = registry.name_of(cast(Any, spec))
+        raise InputError(f"policy {name}: has no exact arithmetic; {', '.join(able)} have")
     if not (0 < abs(sigma) < math.inf and 0 <= genes < math.inf):
         raise InputError("exact: sigma must be above 0 and genes 0 or more")
     plain = msgspec.structs.replace(cast(Any, spec), steps=None, shifts=None)
