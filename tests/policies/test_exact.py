@@ -283,7 +283,9 @@ class TestScales:
             policies.reference("mlp", policies.make("mlp", NETWORKS[name] | extra))
 
     def test_what_has_no_exact_arithmetic_says_so(self):
-        with pytest.raises(InputError, match="Gru has no exact arithmetic"):
+        with pytest.raises(
+            InputError, match="policy gru: has no exact arithmetic; dqn, ensemble, memory, mlp have"
+        ):
             policies.exact(policies.make("gru", {}))
         with pytest.raises(InputError, match="normalise: has no exact arithmetic"):
             policies.exact(policies.make("mlp", {"normalise": "observations"}))

@@ -97,16 +97,13 @@ def _product(x: jax.Array, weight: jax.Array | Factored) -> jax.Array:
 
 
 def dot(x: jax.Array, weight: jax.Array) -> jax.Array:
-    """x [..., k] with a weight [k, out], or x [k] or [heads, k] with one of [heads, k, out].
+    """x [..., k] with a weight [k, out], or x [k] or [heads, k] with [heads, k, out]; in float32.
 
-    Integers are added in int32, floats in float32; float32 is multiplied in full precision, which
-    accelerators do only when asked.
+    The highest precision keeps accelerators from rounding float32 before they multiply it.
     """
     if weight.ndim == 2:
         subscripts = "...k,ko->...o"
     else:
         subscripts = "k,hko->ho" if x.ndim == 1 else "hk,hko->ho"
-    total = jnp.int32 if x.dtype == jnp.int8 else jnp.float32
-    return jnp.einsum(
-        subscripts, x, weight, precision=jax.lax.Precision.HIGHEST, preferred_element_type=total
-    )
+    highest, total = jax.lax.Precision.HIGHEST, jnp.float32
+    return jnp.einsum(subscripts, x, weight, precision=highest, preferred_element_type=total)
