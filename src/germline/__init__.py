@@ -14,7 +14,7 @@ The modules in reading order, each importing only from those above it:
     mutation    what each operator does to the weights
     reference   decoding in plain numpy, the definition
     decode      decoding at a cost that does not grow with age
-    policies    registered networks and their layouts
+    policies    networks that play, in floats and in integers
     cli         the command `germline`
 """
 

@@ -70,6 +70,21 @@ def test_weights_become_a_snapshot_and_back(germline, tmp_path):
     assert ok(germline("genome", "hash", child, "--engine", "numpy")) == fast != digest
 
 
+def test_a_genome_that_plays_in_integers(germline, tmp_path):
+    path = tmp_path / "egg.json"
+    ok(germline("genome", "new", "dqn", "--exact", 500, "--seed", 1, "--out", path))
+    file = files.read(path)
+    assert file.arithmetic == "exact"
+    assert file.genome.policy.settings["steps"] == [-9, -9, -9, -10, -10]
+    assert file.genome.policy.settings["shifts"] == [10, 9, 9, 11, 10]
+    child = json.loads(ok(germline("genome", "mutate", path, "--seed", 2)))
+    assert child["arithmetic"] == "exact"
+    floats = ok(germline("genome", "new", "dqn", "--seed", 1))
+    (tmp_path / "float.json").write_text(floats)
+    hashes = [ok(germline("genome", "hash", tmp_path / n)) for n in ("egg.json", "float.json")]
+    assert hashes[0] == hashes[1]  # the weights are the same, however they play
+
+
 def test_show_for_people(germline):
     out = ok(germline("genome", "show", GOLDEN))
     assert "policy      mlp\n" in out
@@ -98,6 +113,12 @@ BAD = {
         ["genome", "new", "mlp", "--set", "inputs=1000000", "--set", "hidden=[1000000]"],
         "weights are more than",
     ),
+    "exact gru": (["genome", "new", "gru", "--exact", 9], "policy gru: has no exact arithmetic"),
+    "exact age": (["genome", "new", "mlp", "--exact", -1], "Invalid value for '--exact'"),
+    "exact sigma": (["genome", "new", "mlp", "--exact", 9, "--sigma", "nan"], "sigma must be"),
+    "exact far": (["genome", "new", "mlp", "--exact", 9, "--sigma", 1e30], "is not in 2^-64 to"),
+    "sigma alone": (["genome", "new", "mlp", "--sigma", 1], "no meaning without --exact"),
+    "steps": (["genome", "new", "mlp", "--set", "steps=[1]"], "needs one for each of the 3 layers"),
     "seed": (["genome", "new", "mlp", "--seed", 2**32], "seed: 4294967296"),
     "negative seed": (["genome", "new", "mlp", "--seed", -1], "seed: -1"),
     "seed text": (["genome", "new", "mlp", "--seed", "one"], "Invalid value for '--seed'"),
@@ -259,7 +280,9 @@ def test_a_file_must_fit_together(germline, tmp_path):
     blob = blobs.pack(np.ones(3, np.float32))
     genome = Genome(files.read(GOLDEN).genome.policy, Snapshot(blobs.sha256(blob)))
     files.write(short, GenomeFile(genome, weights=blob))
+    stepless = write_file(tmp_path / "stepless.json", arithmetic="exact")
     for path, words in (
+        (stepless, "arithmetic: exact needs the steps and shifts of mlp"),
         (heads, "operator: block:head needs a network with heads"),
         (layout, "policy mlp: layout: the genome says 0000"),
         (short, "root: has 3 weights; the layout has 58"),

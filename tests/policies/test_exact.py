@@ -146,6 +146,15 @@ def test_the_ends_of_every_layer_of_the_paper():
             assert (np.asarray(found) == (512 * LARGEST**2 + bias if end > 0 else -bias)).all()
 
 
+def test_64_bit_jax_changes_nothing():
+    spec, theta, seen, wanted = one_individual("mlp wide")
+    with jax.enable_x64(True):
+        policy = policies.build(spec, theta, "exact")
+        found = jax.vmap(lambda obs: policy(obs, ())[0])(seen)
+    assert found.dtype == np.int32
+    assert np.array_equal(found, wanted)
+
+
 def test_shifts_round_down_and_clip():
     spec = policies.make("mlp", {"inputs": 1, "hidden": [1], "outputs": 1})
     spec = type(spec)(**{**as_dict(spec), "steps": (0, 0), "shifts": (3, 0)})

@@ -1,4 +1,4 @@
-"""Every example runs as it is written, and so does the Python of the README."""
+"""Every example runs as it is written, and so does the Python of the pages."""
 
 import re
 import subprocess
@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from germline import policies
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -20,9 +22,13 @@ def test_example(example, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_readme():
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [page for page in PAGES if "```python" in page.read_text()]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+def test_page(page, monkeypatch):
+    monkeypatch.setattr(policies.registry, "_registry", dict(policies.registry._registry))
     names = {}
-    for block in blocks:
+    for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
         exec(block, names)
-    assert names["many"].shape == (100, names["theta"].size)
