@@ -17,6 +17,7 @@ NETWORKS = {
     "mlp normalised": {"inputs": 5, "outputs": 3, "normalise": "observations"},
     "dqn": {},
     "dqn valid": {"padding": "valid", "actions": 6},
+    "dqn continuous": {"padding": "valid", "actions": 3, "head": "continuous"},
     "dqn normalised": {"padding": "valid", "actions": 4, "normalise": "virtual"},
     "conv-lstm": {"actions": 5},
     "conv-lstm normalised": {"actions": 5, "normalise": "virtual", "head": "continuous"},

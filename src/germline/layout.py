@@ -190,6 +190,8 @@ def layer(
 
     With `heads` there is one of both per head. A normalised layer has a gain too, also born zero.
     """
+    if heads and normalised:
+        raise InputError(f"layer {name}: heads have no normalised layers")
     fan_in = math.prod(shape[:-1])
     lead = (heads,) if heads else ()
     headed = heads > 0

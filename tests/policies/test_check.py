@@ -2,10 +2,12 @@
 
 import equinox as eqx
 import jax.numpy as jnp
+import msgspec
 import pytest
 
 from germline import policies
 from germline.errors import InputError
+from germline.layout import Layout, Tensor
 
 OBS = jnp.zeros(3)
 
@@ -54,6 +56,21 @@ class Restless(Sound):
         return self.inner(obs) * Restless.calls, carry
 
 
+class Poisoned(Sound):
+    def __call__(self, obs, carry):
+        return self.inner(obs) + carry, carry + jnp.nan
+
+
+class Numbered(Sound):
+    def initial_carry(self):
+        return 0
+
+
+class Lonely(Sound):
+    def __call__(self, obs, carry):
+        return self.inner(obs)
+
+
 class Carryless(eqx.Module):
     inner: eqx.nn.Linear
 
@@ -88,7 +105,10 @@ def test_a_sound_module_passes(registered):
         (Growing, r"its carry .*\[1\].* becomes .*\[2\]"),
         (Broken, r"policy broken: expected finite outputs \[n\], got \[.*(nan|inf)"),
         (Scalar, r"expected finite outputs \[n\]"),
-        (Restless, "policy restless: a call without jit gives"),
+        (Restless, "policy restless: no jit gives"),
+        (Poisoned, r"policy poisoned: expected finite outputs"),
+        (Numbered, "policy numbered: its carry must be made of arrays, not 0"),
+        (Lonely, r"policy lonely: a call must give \(output, carry\)"),
         (Carryless, "policy carryless: has no initial_carry"),
     ],
 )
@@ -103,5 +123,31 @@ def test_an_example_is_needed_unless_the_network_says_what_it_sees(registered):
 
 
 def test_settings_must_be_registered():
-    with pytest.raises(InputError, match="policy: object is not registered"):
-        policies.check(object())
+    for odd in (object(), Sound):
+        with pytest.raises(InputError, match=r"policy: .* is not the settings of a registered"):
+            policies.check(odd)
+
+
+def test_an_example_of_another_form_is_refused():
+    with pytest.raises(InputError, match=r"policy mlp: sees \[4\], not \[9\]"):
+        policies.check("mlp", jnp.zeros(9))
+
+
+def test_settings_must_survive_a_genome(registered):
+    class Fussy(msgspec.Struct, frozen=True):
+        sizes: list[int] = []
+        other: str | None = "default"
+
+        def layout(self):
+            return Layout((Tensor("numbers", (2,)),))
+
+    name = registered(Fussy)
+    with pytest.raises(InputError, match="its settings must be hashable"):
+        policies.check(name)
+    with pytest.raises(InputError, match="policy settings"):
+        policies.reference(name, Fussy(other=None))
+
+
+def test_large_steps_are_not_taken_for_deafness():
+    spec = policies.make("mlp", {"inputs": 2000, "hidden": [64], "outputs": 4})
+    policies.check(policies.exact(spec, genes=100, sigma=0.5), arithmetic="exact")

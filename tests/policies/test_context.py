@@ -23,6 +23,12 @@ class TestObservations:
         assert play(policy, np.array([2.0, -2.0], np.float32)).tolist() == [2.0, -1.0]
         assert play(policy, np.array([99.0, -99.0], np.float32)).tolist() == [5.0, -5.0]
 
+    def test_what_never_changes_is_not_divided_by_zero(self):
+        spec = spec_of("mlp normalised")
+        context = policies.Context(mean=np.full(5, 3), std=np.zeros(5, int))
+        policy = policies.build(spec, random_weights(spec.layout()), context=context)
+        assert np.isfinite(play(policy, np.full(5, 3, np.float32))).all()
+
     def test_one_context_serves_a_population(self):
         spec = spec_of("mlp normalised")
         context = context_of(spec)
@@ -115,6 +121,11 @@ class TestVirtualBatches:
             "mlp normalised",
             policies.Context(mean=np.zeros(4), std=np.ones(4)),
             r"context: mean must be \[5\], not \[4\]",
+        ),
+        (
+            "dqn normalised",
+            policies.Context(reference=np.zeros((0, 84, 84, 4))),
+            r"reference must be \[n, 84, 84, 4\], not \[0, 84, 84, 4\]",
         ),
         ("dqn normalised", None, r"context: .* needs reference \[n, 84, 84, 4\]"),
         (

@@ -42,10 +42,11 @@ def one_individual(name):
 
 @cache
 def many_individuals(name):
-    """Settings, weights of 64, one observation each, and what they give by the definition."""
+    """Settings, weights of many, one observation each, and what they give by the definition."""
     spec = spec_of(name, exact=True)
-    seen = observations(spec, 64, np.int8, seed=3)
-    thetas = np.stack([random_weights(spec.layout(), seed=i, sigma=0.02) for i in range(64)])
+    count = 16 if name == "dqn" else 64  # of 16 MB each
+    seen = observations(spec, count, np.int8, seed=3)
+    thetas = np.stack([random_weights(spec.layout(), seed=i, sigma=0.02) for i in range(count)])
     wanted = [defined(spec, t, o[None])[0] for t, o in zip(thetas, seen, strict=True)]
     return spec, thetas, seen, np.stack(wanted)
 
@@ -62,7 +63,7 @@ def test_any_batch_gives_the_same(name, blocks):
 
 
 @pytest.mark.parametrize("blocks", BLOCKS)
-@pytest.mark.parametrize("name", ["dqn valid", "mlp wide", "memory", "ensemble"])
+@pytest.mark.parametrize("name", ["dqn", "dqn valid", "mlp wide", "memory", "ensemble"])
 def test_many_individuals_at_once_give_the_same(name, blocks):
     spec, thetas, seen, wanted = many_individuals(name)
     made = jax.jit(jax.vmap(lambda theta: policies.build(spec, theta, "exact", blocks=blocks)))
@@ -298,8 +299,12 @@ class TestScales:
             policies.exact(policies.make("gru", {}))
         with pytest.raises(InputError, match="normalise: has no exact arithmetic"):
             policies.exact(policies.make("mlp", {"normalise": "observations"}))
-        with pytest.raises(InputError, match="sigma must be above 0"):
-            policies.exact(policies.make("mlp", {}), sigma=0)
+        for sigma in (0, 1e200, math.nan):
+            with pytest.raises(InputError, match="sigma"):
+                policies.exact(policies.make("mlp", {}), sigma=sigma)
+        for genes in (-1, 10**400):
+            with pytest.raises(InputError, match="genes: exact arithmetic is fitted to 0 to"):
+                policies.exact(policies.make("mlp", {}), genes=genes)
         spec = policies.make("dqn", {})
         with pytest.raises(InputError, match="exact arithmetic needs steps and shifts"):
             policies.build(spec, jnp.zeros(spec.layout().size), "exact")
@@ -309,6 +314,15 @@ class TestScales:
         policy = policies.build(spec, jnp.zeros(spec.layout().size), "exact")
         with pytest.raises(InputError, match="takes uint8 or int8 observations, not float32"):
             policy(jnp.zeros(5), ())
+
+    @pytest.mark.parametrize("arithmetic", ["exact", "float32"])
+    @pytest.mark.parametrize("name", ["mlp", "ensemble", "dqn valid"])
+    def test_observations_of_another_form_are_refused(self, name, arithmetic):
+        spec = spec_of(name, exact=True)
+        policy = policies.build(spec, jnp.zeros(spec.layout().size), arithmetic)
+        for shape in ((9,), (6, 5), (96, 96, 4), (84, 84, 5)):
+            with pytest.raises(InputError, match=r"observation: expected \[.*\], got \["):
+                policy(np.zeros(shape, np.uint8), ())
 
     def test_weights_of_another_size_are_refused(self):
         with pytest.raises(InputError, match=r"weights: expected \[111\], got \[7\]"):

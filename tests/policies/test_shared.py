@@ -88,6 +88,11 @@ def test_what_cannot_share_is_refused(genes, extra, words):
         policies.siblings(spec, random_weights(spec.layout()), genes, width=4, **extra)
 
 
+def test_parents_of_another_network_are_refused():
+    with pytest.raises(InputError, match=r"weights: expected \[111\], got \[3\]"):
+        policies.siblings(spec_of("mlp"), np.zeros(3), [None], width=4)
+
+
 def test_the_width_is_kept():
     spec = spec_of("mlp")
     group = policies.siblings(spec, random_weights(spec.layout()), [None], width=4)

@@ -48,10 +48,12 @@ def new(
 
     spec = policies.make(policy, _settings(set_ or []))
     if exact is not None:
+        if getattr(spec, "steps", None) or getattr(spec, "shifts", None):
+            raise InputError("--exact: chooses steps and shifts itself; leave those settings out")
         spec = policies.exact(spec, sigma=0.002 if sigma is None else sigma, genes=exact)
     elif sigma is not None:
         raise InputError("--sigma: has no meaning without --exact")
-    arithmetic: Arithmetic = "float32" if exact is None else "exact"
+    arithmetic: Arithmetic = "exact" if getattr(spec, "steps", None) else "float32"
     reference = policies.reference(policy, spec)
     if weights is None:
         root = Birth(_seed(seed))

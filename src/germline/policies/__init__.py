@@ -14,7 +14,7 @@ from germline.policies.ensemble import Ensemble
 from germline.policies.gru import Gru
 from germline.policies.memory import Memory
 from germline.policies.mlp import Mlp
-from germline.policies.protocols import Policy, PolicySpec
+from germline.policies.protocols import Layers, Network, Policy, PolicySpec
 from germline.policies.registry import layout_of, make, names, reference, register
 from germline.policies.steps import exact
 
@@ -37,6 +37,8 @@ _HOMES = {"build": "networks", "check": "conformance", "Context": "context", "si
 __all__ = [  # noqa: RUF022 - in the order of use
     "Policy",
     "PolicySpec",
+    "Network",
+    "Layers",
     "register",
     "names",
     "make",

@@ -1,7 +1,8 @@
 """The conformance check of a policy: ours pass it, and users run it on theirs."""
 
+from collections.abc import Callable
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 import equinox as eqx
 import jax
@@ -9,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from germline import mutation
-from germline.errors import InputError
+from germline.errors import InputError, shorten
 from germline.files import Arithmetic
 from germline.layout import Layout
 from germline.noise import Stream, reference_words
@@ -40,11 +41,9 @@ def check(
     """
     spec = registry.make(policy, {}) if isinstance(policy, str) else policy
     name = registry.name_of(spec)
-    layout = spec.layout()
-    if registry.layout_of(registry.reference(name, spec)) != spec.layout():
-        raise InputError(f"policy {name}: its layout changes from call to call")
+    _check_settings(name, spec)
     seen = _observations(name, spec, observation, arithmetic)
-    thetas = [_grown(layout, seed) for seed in range(3)]
+    thetas = [_grown(spec.layout(), seed) for seed in range(3)]
 
     @eqx.filter_jit
     def made(theta: Array) -> Policy:
@@ -55,59 +54,86 @@ def check(
         if not callable(getattr(population[0], method, None)):
             raise InputError(f"policy {name}: has no {method}")
     start = population[0].initial_carry()
+    form = _form(name, start)
     traced = 0
 
     @eqx.filter_jit
-    def play(policy: Policy, obs: Array, carry: Carry) -> tuple[Array, Carry]:
+    def play(policy: Policy, obs: Array, carry: Carry) -> Any:  # noqa: ANN401 - we shall see
         nonlocal traced
         traced += 1
         return policy(obs, carry)
+
+    def episode(policy: Policy, step: Callable[..., Any]) -> jax.Array:
+        outputs, carry = [], start
+        for obs in seen:
+            output, carry = step(policy, obs, carry)
+            outputs.append(output)
+        return jnp.stack(outputs)
 
     def same(found: Array, wanted: Array, how: str) -> None:
         found, wanted = np.asarray(found), np.asarray(wanted)
         tolerance = _TOLERANCE.get(arithmetic, 0.0)
         if found.shape != wanted.shape or not np.allclose(found, wanted, tolerance, tolerance):
-            raise InputError(f"policy {name}: {how} gives {found}, not {wanted}")
+            found, wanted = found.tolist(), wanted.tolist()
+            raise InputError(shorten(f"policy {name}: {how} gives {found}, not {wanted}"))
 
-    outputs = []
+    carry = start
     for obs in seen:
-        output, carry = play(population[0], obs, start)
-        if _form(carry) != _form(start):
-            raise InputError(f"policy {name}: its carry {_form(start)} becomes {_form(carry)}")
-        play(population[0], obs, carry)
-        outputs.append(np.asarray(output))
-    alone = [play(individual, seen[-1], start)[0] for individual in population]
+        result = play(population[0], obs, carry)
+        if not isinstance(result, tuple) or len(result) != 2:
+            raise InputError(f"policy {name}: a call must give (output, carry)")
+        output, carry = result
+        if _form(name, carry) != form:
+            raise InputError(f"policy {name}: its carry {form} becomes {_form(name, carry)}")
+        if jnp.ndim(output) != 1 or not all(jnp.isfinite(x).all() for x in jax.tree.leaves(result)):
+            raise InputError(f"policy {name}: expected finite outputs [n], got {output}")
+    episodes = jnp.stack([episode(individual, play) for individual in population])
     if traced > 1:
         raise InputError(f"policy {name}: the same call compiles {traced} times")
-    if outputs[0].ndim != 1 or not np.isfinite(outputs).all():
-        raise InputError(f"policy {name}: expected finite outputs [n], got {outputs[0]}")
-    if all(np.array_equal(alone[0], other) for other in alone[1:]):
+    if all(np.array_equal(episodes[0], other) for other in episodes[1:]):
         raise InputError(f"policy {name}: three sets of weights give one and the same output")
 
-    same(alone[0], outputs[-1], "a second call")
-    same(population[0](seen[-1], start)[0], outputs[-1], "a call without jit")
+    same(episode(population[0], play), episodes[0], "playing again")
+    same(episode(population[0], lambda policy, *seen: policy(*seen)), episodes[0], "no jit")
+    alone = [play(population[0], obs, start)[0] for obs in seen]
     over_observations = jax.vmap(lambda obs: population[0](obs, start)[0])(seen)
-    same(over_observations, outputs, "vmap over observations")
-    over_weights = jax.vmap(lambda theta: made(theta)(seen[-1], start)[0])(jnp.stack(thetas))
-    same(over_weights, alone, "vmap over weights")
+    same(over_observations, alone, "vmap over observations")
+    over_weights = jax.vmap(lambda theta: episode(made(theta), play))(jnp.stack(thetas))
+    same(over_weights, episodes, "vmap over weights")
     if arithmetic == "exact":
         network = cast(ExactNetwork, spec)
         defined = integers_reference.outputs(network, np.asarray(thetas[0]), np.asarray(seen))
-        same(outputs, defined, "fast arithmetic")
+        same(alone, defined, "fast arithmetic")
+
+
+def _check_settings(name: str, spec: PolicySpec) -> None:
+    """Refuse settings or a layout that a genome would not give back."""
+    try:
+        hash(spec)
+    except TypeError:
+        raise InputError(f"policy {name}: its settings must be hashable: frozen, tuples") from None
+    kept = registry.reference(name, spec)
+    if registry.make(name, kept.settings) != spec:
+        raise InputError(f"policy {name}: a genome gives other settings back than {spec}")
+    if registry.layout_of(kept) != spec.layout():
+        raise InputError(f"policy {name}: its layout changes from call to call")
 
 
 @partial(jax.jit, static_argnames="layout")
 def _grown(layout: Layout, seed: int) -> jax.Array:
     """Weights after a birth and one large gene, so that what is born as zeros takes part."""
     number = jnp.asarray(seed, jnp.uint32)
-    scales = jnp.full(2, 2**-5, jnp.float32)
+    # In exact arithmetic, by several of the largest steps.
+    steps = [2.0 ** (tensor.step + 3) for tensor in layout.tensors if tensor.step is not None]
+    scales = jnp.full(2, max([2**-5, *steps]), jnp.float32)
     return mutation.mutate(mutation.birth(number, layout), number, scales, Gaussian(), layout)
 
 
-def _form(carry: Carry) -> str:
+def _form(name: str, carry: Carry) -> str:
     """The structure, shapes and dtypes of a carry."""
-    shapes = jax.tree.map(lambda leaf: f"{leaf.dtype}{list(leaf.shape)}", carry)
-    return str(shapes)
+    if not all(isinstance(leaf, jax.Array | np.ndarray) for leaf in jax.tree.leaves(carry)):
+        raise InputError(f"policy {name}: its carry must be made of arrays, not {carry}")
+    return str(jax.tree.map(lambda leaf: f"{leaf.dtype}{list(leaf.shape)}", carry))
 
 
 def _observations(
@@ -119,6 +145,9 @@ def _observations(
             raise InputError(f"policy {name}: give an example of an observation")
         example = np.zeros(spec.observation, np.uint8 if arithmetic == "exact" else np.float32)
     example = np.asarray(example)
+    wanted = getattr(spec, "observation", example.shape)
+    if example.shape != wanted:
+        raise InputError(f"policy {name}: sees {list(wanted)}, not {list(example.shape)}")
     words, _ = reference_words(0, Stream.WEIGHTS, 0, 3 * max(example.size, 1))
     words = words[: 3 * example.size].reshape(3, *example.shape)
     real = np.issubdtype(example.dtype, np.floating)

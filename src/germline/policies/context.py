@@ -12,7 +12,7 @@ from germline.errors import InputError
 from germline.policies.floats import FloatLayers, Statistics
 from germline.policies.protocols import Activation, Array, Network
 
-_SMALLEST = 1e-5  # added to variances, so that a silent channel does not divide by zero
+_SMALLEST = 1e-5  # so that a silent channel does not divide by zero
 
 
 class Context(eqx.Module):
@@ -34,8 +34,9 @@ def normalised(spec: Network, layers: FloatLayers, context: Context | None) -> F
         return layers
     found: Mapping[str, Statistics]
     if kind == "observations":
-        mean = _required(context, "mean", spec.observation)
-        found = {"": Statistics(mean, _required(context, "std", spec.observation))}
+        mean = _required(context, "mean", spec.observation).astype(jnp.float32)
+        std = _required(context, "std", spec.observation).astype(jnp.float32)
+        found = {"": Statistics(mean, jnp.maximum(std, _SMALLEST))}
     else:
         reference = _required(context, "reference", (None, *spec.observation))
         found = _virtual(spec, layers, reference)
@@ -83,8 +84,7 @@ def _required(context: Context | None, field: str, shape: tuple[int | None, ...]
     if value is None:
         raise InputError(f"context: this policy normalises, so it needs {field} [{sides}]")
     found = jnp.shape(value)
-    if len(found) != len(shape) or any(
-        want not in (None, side) for side, want in zip(found, shape, strict=True)
-    ):
+    fits = len(found) == len(shape) and 0 not in found
+    if not fits or any(w not in (None, s) for s, w in zip(found, shape, strict=True)):
         raise InputError(f"context: {field} must be [{sides}], not {list(found)}")
     return jnp.asarray(value)

@@ -18,17 +18,15 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from germline.errors import InputError
 from germline.layout import Layout
 from germline.policies.floats import dot
 from germline.policies.padding import Padding
 from germline.policies.patches import patches
 from germline.policies.protocols import Activation, ExactNetwork, Head
-from germline.policies.steps import LARGEST, Scale, scales
+from germline.policies.steps import LARGEST, Scale, check_observed, scales
 
 Blocks = Literal["float32", "bfloat16", "int8"]
 BLOCK = (2**24 - 1) // LARGEST**2  # 1,040
-OBSERVED_DTYPES = ("uint8", "int8")
 
 
 class ExactLayers(eqx.Module):
@@ -103,12 +101,6 @@ def exact_layers(
         else:
             tables[tensor.name] = _rounded(theta, scale.step, LARGEST, jnp.int32)
     return ExactLayers(matrices, biases, tables, tuple(found.items()), dtype)
-
-
-def check_observed(dtype: str) -> None:
-    """Refuse observations that integers of 8 bits do not hold."""
-    if dtype not in OBSERVED_DTYPES:
-        raise InputError(f"exact arithmetic takes uint8 or int8 observations, not {dtype}")
 
 
 def _rounded(theta: jax.Array, step: int, largest: int, dtype: jnp.dtype) -> jax.Array:

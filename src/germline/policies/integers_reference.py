@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from germline.layout import Layout
 from germline.policies.padding import Padding, window
 from germline.policies.protocols import Activation, ExactNetwork, Head
-from germline.policies.steps import LARGEST, scales
+from germline.policies.steps import LARGEST, check_observed, scales
 
 Integers = NDArray[np.int64]
 
@@ -34,7 +34,7 @@ class ReferenceLayers:
 
     def observe(self, obs: NDArray[np.generic]) -> Integers:
         """uint8 >> 1, or int8 with -128 taken as -127."""
-        assert obs.dtype in (np.uint8, np.int8)
+        check_observed(str(obs.dtype))
         x = obs.astype(np.int64)
         return x >> 1 if obs.dtype == np.uint8 else np.maximum(x, -LARGEST)
 

@@ -32,6 +32,7 @@ class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def layout(self) -> Layout:
         """Give the heads' vectors and biases, then their answers: a score for every class."""
+        # Answers are born as large as vectors, so that a mutation changes both at one pace.
         answers = Tensor("answer/value", (self.heads, self.outputs), self.inputs, heads=True)
         vectors = layer("vector", (self.inputs, 1), heads=self.heads)
         return stepped(Layout((*vectors, answers)), self)

@@ -15,47 +15,56 @@
             return ()
 
 The arguments of `__init__` are the settings that genomes keep. Every floating-point array in the
-module is a tensor of θ, by its path: `inner/weight`. Matrices are born as 1/√fan_in · z, with the
-outputs on the first axis, as in Equinox's own layers. Vectors and single numbers are born as zeros,
-and added to what the module was made with if that is one number throughout, such as the ones of a
-LayerNorm.
+module is a tensor of θ, by its path: `inner/weight`. Matrices are born as 1/√fan_in · z; in θ their
+outputs come last, in the module first, as in Equinox's own layers. Vectors, biases, and whatever
+was not drawn at random, such as the ones of a LayerNorm, are born as zeros and added to what the
+module was made with.
 """
 
 import inspect
 import math
 import typing
 from collections.abc import Mapping
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import msgspec
 import numpy as np
 
+from germline.errors import InputError
 from germline.layout import Layout, Tensor
 from germline.policies.protocols import Policy, PolicySpec
+
+_RESERVED = ("layout", "module", "kind", "forward", "observation", "steps", "shifts")
 
 
 def settings_of(name: str, kind: type[eqx.Module]) -> type[PolicySpec]:
     """The struct of settings of a class of modules: what its `__init__` takes, except `key`."""
-    signature = inspect.signature(kind.__init__)
-    hints = typing.get_type_hints(kind.__init__, include_extras=True)
     fields: list[tuple[Any, ...]] = []
-    for parameter in list(signature.parameters.values())[1:]:
+    for parameter in list(inspect.signature(kind.__init__).parameters.values())[1:]:
+        about = f"policy {name}: {parameter.name}"
         if parameter.name == "key":
             continue
-        if hasattr(ModuleSettings, parameter.name):
-            raise TypeError(f"policy {name}: an argument cannot be called {parameter.name}")
+        if parameter.name in _RESERVED:
+            raise TypeError(f"{about}: is a name that policies use themselves")
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            raise TypeError(f"policy {name}: *{parameter.name} cannot be kept in a genome")
-        hint = hints.get(parameter.name)
+            raise TypeError(f"{about}: any number of arguments cannot be kept in a genome")
+        hint = _hint(kind, parameter)
         if not _keepable(hint):
             raise TypeError(
-                f"policy {name}: {parameter.name}: a genome keeps int, bool, str and tuples of int "
-                f"or str, not {hint if hint is not None else 'an argument without a type'}"
+                f"{about}: a genome keeps int, bool, str and tuples of int or str, "
+                f"not {'an argument without a type' if hint is parameter.empty else hint}"
             )
         default = () if parameter.default is parameter.empty else (parameter.default,)
+        for value in default:
+            try:
+                msgspec.convert(value, hint, strict=True)
+            except msgspec.ValidationError as error:
+                raise TypeError(f"{about}: its default does not fit: {error}") from None
         fields.append((parameter.name, hint, *default))
     settings: Any = msgspec.defstruct(
         kind.__name__,
@@ -76,67 +85,98 @@ class ModuleSettings(msgspec.Struct, frozen=True):
 
     def layout(self) -> Layout:
         """Give one tensor for every floating-point array of the module."""
-        return _layout(self)
+        return _plan(self).layout
 
     def module(self, weights: Mapping[str, jax.Array]) -> Policy:
         """Fill the module with weights {name: tensor}."""
-        constants = _constants(self)
-        filled = {
-            path: (weights[name].reshape(leaf.shape) + constants[name]).astype(leaf.dtype)
-            for name, (path, leaf) in _leaves(_template(self)).items()
-        }
+        plan = _plan(self)
+        filled = {}
+        for name, leaf in plan.leaves.items():
+            value = weights[name].reshape(leaf.shape[1:] + leaf.shape[:1])
+            value = jnp.moveaxis(value, -1, 0) if leaf.ndim > 1 else value
+            filled[plan.paths[name]] = (value + plan.made_with.get(name, 0)).astype(leaf.dtype)
         return jax.tree_util.tree_map_with_path(
-            lambda path, leaf: filled.get(path, leaf), _template(self)
+            lambda path, leaf: filled.get(path, leaf), plan.template
         )
 
 
+@dataclass(frozen=True)
+class _Plan:
+    """How θ fills a module: by tensor, the leaf and its path, and what is added to it."""
+
+    template: Any
+    layout: Layout
+    paths: dict[str, Any]
+    leaves: dict[str, jax.Array]
+    made_with: dict[str, jax.Array]
+
+
 @lru_cache(maxsize=64)
-def _template(settings: ModuleSettings, seed: int = 0) -> Any:  # noqa: ANN401 - a user's module
+def _plan(settings: ModuleSettings) -> _Plan:
+    # Shapes first: a size that is too large is refused before anything is allocated for it.
+    try:
+        shapes = eqx.filter_eval_shape(partial(_make, settings), jax.random.key(0))
+    except jax.errors.ConcretizationTypeError:
+        name = type(settings).__name__
+        raise InputError(f"policy: {name}.__init__ must not look at the values of arrays") from None
+    Layout(tuple(Tensor(name, leaf.shape or (1,)) for name, (_, leaf) in _leaves(shapes).items()))
+    with jax.ensure_compile_time_eval():
+        # Made twice: what differs was drawn at random, and its values are not kept.
+        template, twin = (_make(settings, jax.random.key(seed)) for seed in (0, 1))
+        named, others = _leaves(template), _leaves(twin)
+        made_with = {n: x for n, (_, x) in named.items() if np.array_equal(x, others[n][1])}
+    tensors = []
+    for name, (_, leaf) in named.items():
+        if leaf.ndim < 2 or name in made_with or name.rpartition("/")[2] == "bias":
+            tensors.append(Tensor(name, (*leaf.shape[1:], *leaf.shape[:1]) or (1,), gain=0.0))
+        else:
+            fan_in = math.prod(leaf.shape[1:])
+            tensors.append(Tensor(name, (*leaf.shape[1:], leaf.shape[0]), fan_in))
+    return _Plan(
+        template,
+        Layout(tuple(tensors)),
+        {name: path for name, (path, _) in named.items()},
+        {name: leaf for name, (_, leaf) in named.items()},
+        made_with,
+    )
+
+
+def _make(settings: ModuleSettings, key: jax.Array) -> Any:  # noqa: ANN401 - a user's module
     kind = type(settings).kind
     arguments = {name: getattr(settings, name) for name in settings.__struct_fields__}
-    with jax.ensure_compile_time_eval():
-        if "key" in inspect.signature(kind.__init__).parameters:
-            arguments["key"] = jax.random.key(seed)
-        return kind(**arguments)
+    if "key" in inspect.signature(kind.__init__).parameters:
+        arguments["key"] = key
+    return kind(**arguments)
 
 
-@lru_cache(maxsize=64)
-def _constants(settings: ModuleSettings) -> dict[str, float]:
-    """What each vector was made with, if that is one number throughout, else 0.
-
-    Made twice, because a single number that was drawn at random must not pass for a constant.
-    """
-    twins = (_leaves(_template(settings, seed)) for seed in (0, 1))
-    constants = {}
-    for (name, (_, one)), (_, other) in zip(*(twin.items() for twin in twins), strict=True):
-        values = np.unique(np.stack([one, other[1]]))
-        constants[name] = float(values[0]) if one.ndim < 2 and values.size == 1 else 0.0
-    return constants
-
-
-@lru_cache(maxsize=64)
-def _layout(settings: ModuleSettings) -> Layout:
-    tensors = []
-    for name, (_, leaf) in _leaves(_template(settings)).items():
-        if leaf.ndim < 2:
-            tensors.append(Tensor(name, leaf.shape or (1,), gain=0.0))
-        else:
-            tensors.append(Tensor(name, leaf.shape, fan_in=math.prod(leaf.shape[1:])))
-    return Layout(tuple(tensors))
-
-
-def _leaves(module: Any) -> dict[str, tuple[Any, jax.Array]]:  # noqa: ANN401 - a user's module
-    """{name: (path, array)} of the weights, those of a layer side by side."""
-    flat = jax.tree_util.tree_flatten_with_path(module)[0]
-    named = {
-        jax.tree_util.keystr(path, simple=True, separator="/"): (path, leaf)
-        for path, leaf in flat
-        if eqx.is_inexact_array(leaf)
-    }
+def _leaves(module: Any) -> dict[str, tuple[Any, Any]]:  # noqa: ANN401 - a user's module
+    """{name: (path, array or its shape)} of the weights, those of a layer side by side."""
+    found: dict[str, tuple[Any, Any]] = {}
+    for path, leaf in jax.tree_util.tree_flatten_with_path(module)[0]:
+        if not hasattr(leaf, "dtype") or not jnp.issubdtype(leaf.dtype, jnp.inexact):
+            continue
+        name = jax.tree_util.keystr(path, simple=True, separator="/")
+        if not jnp.issubdtype(leaf.dtype, jnp.floating) or name in found:
+            odd = "has a name twice" if name in found else f"is {leaf.dtype}, not real"
+            raise InputError(f"policy: array {name!r} {odd}")
+        found[name] = path, leaf
     first: dict[str, int] = {}
-    for name in named:
+    for name in found:
         first.setdefault(Tensor(name, (1,)).layer, len(first))
-    return dict(sorted(named.items(), key=lambda item: first[Tensor(item[0], (1,)).layer]))
+    return dict(sorted(found.items(), key=lambda item: first[Tensor(item[0], (1,)).layer]))
+
+
+def _hint(kind: type, parameter: inspect.Parameter) -> Any:  # noqa: ANN401 - any annotation
+    """The type of one argument; others may name what only type checkers know."""
+    hint = parameter.annotation
+    if not isinstance(hint, str):
+        return hint
+    holder = type("Holder", (), {"__annotations__": {parameter.name: hint}})
+    try:
+        names = getattr(vars(kind).get("__init__"), "__globals__", {})
+        return typing.get_type_hints(holder, globalns=names, include_extras=True)[parameter.name]
+    except NameError:
+        return hint
 
 
 def _keepable(hint: Any) -> bool:  # noqa: ANN401 - any annotation

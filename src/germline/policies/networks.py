@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 import equinox as eqx
 import jax
@@ -14,6 +14,7 @@ from germline.layout import Layout
 from germline.policies.context import Context, normalised
 from germline.policies.floats import FloatLayers
 from germline.policies.integers import Blocks, ExactLayers, exact_layers
+from germline.policies.modules import ModuleSettings
 from germline.policies.protocols import (
     Array,
     Carry,
@@ -32,6 +33,10 @@ class NetworkPolicy(eqx.Module):
 
     def __call__(self, obs: Array, carry: Carry) -> tuple[Array, Carry]:
         """The output for one observation, and the carry after it."""
+        obs = jnp.asarray(obs)
+        if obs.shape != self.spec.observation:
+            wanted = list(self.spec.observation)
+            raise InputError(f"observation: expected {wanted}, got {list(obs.shape)}")
         return self.spec.forward(self.layers, obs, carry)
 
     def initial_carry(self) -> Carry:
@@ -49,23 +54,21 @@ def build(
 ) -> Policy:
     """Give the policy of one individual from its weights θ [params].
 
-    A pure function of θ, so `jax.vmap` over it builds a whole population. Exact arithmetic computes
-    in `blocks` of float32 on a CPU and int8 elsewhere if not told otherwise; the outputs are equal.
+    A pure function of θ, so `jax.vmap` over it builds a whole population (`eqx.filter_vmap` for
+    modules that hold more than arrays). Exact arithmetic keeps its weights as `blocks` of float32
+    on a CPU and int8 elsewhere if not told otherwise; the outputs are equal.
     """
     layout = spec.layout()
-    if jnp.shape(theta) != (layout.size,):
-        raise InputError(f"weights: expected [{layout.size}], got {list(jnp.shape(theta))}")
-    theta = jnp.asarray(theta, jnp.float32)
-    if not hasattr(spec, "forward"):
+    theta = checked(layout, theta)
+    if isinstance(spec, ModuleSettings):
         if arithmetic != "float32":
             raise InputError(f"policy: {type(spec).__name__} plays in float32, not {arithmetic}")
-        return cast(Any, spec).module(layout.unflatten(theta))
+        return spec.module(layout.unflatten(theta))
     if arithmetic != "exact":
         return _in_floats(cast(Network, spec), arithmetic, theta, context)
     if getattr(spec, "steps", None) is None:
         raise InputError(
-            "policy: exact arithmetic needs steps and shifts; policies.exact() chooses them "
-            "for mlp, dqn, memory and ensemble"
+            "policy: exact arithmetic needs steps and shifts; policies.exact() chooses them"
         )
     dtype = blocks or ("float32" if jax.default_backend() == "cpu" else "int8")
     return _in_integers(cast(ExactNetwork, spec), dtype, theta)
@@ -84,6 +87,13 @@ def _in_floats(
 def _in_integers(spec: ExactNetwork, dtype: Blocks, theta: jax.Array) -> NetworkPolicy:
     layout = spec.layout()
     return NetworkPolicy(spec, exact_layers(spec, layout, layout.unflatten(theta), dtype))
+
+
+def checked(layout: Layout, theta: Array) -> jax.Array:
+    """θ as float32, if it is as long as the layout says."""
+    if jnp.shape(theta) != (layout.size,):
+        raise InputError(f"weights: expected [{layout.size}], got {list(jnp.shape(theta))}")
+    return jnp.asarray(theta, jnp.float32)
 
 
 def split(

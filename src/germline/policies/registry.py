@@ -6,8 +6,8 @@ from typing import TypeVar, cast
 
 import msgspec
 
-from germline.errors import InputError, explain
-from germline.genome import PolicyRef, Setting
+from germline.errors import InputError, explain, shorten
+from germline.genome import Name, PolicyRef, Setting, check_type
 from germline.layout import Layout
 from germline.policies.protocols import PolicySpec
 
@@ -18,6 +18,7 @@ _registry: dict[str, type[PolicySpec]] = {}
 
 def register(name: str) -> Callable[[Kind], Kind]:
     """Make a class of settings, or of Equinox modules, known under a name, as a decorator."""
+    check_type("policy name", name, Name)
 
     def keep(kind: Kind) -> Kind:
         known = _registry.get(name)
@@ -56,7 +57,10 @@ def name_of(spec: PolicySpec) -> str:
     for name, kind in _registry.items():
         if type(spec) is kind:
             return name
-    raise InputError(f"policy: {type(spec).__name__} is not registered; register it first")
+    raise InputError(
+        f"policy: {shorten(repr(spec))} is not the settings of a registered policy; "
+        "give what policies.make() gives for its name"
+    )
 
 
 def make(name: str, settings: Mapping[str, Setting]) -> PolicySpec:
@@ -80,9 +84,13 @@ def make(name: str, settings: Mapping[str, Setting]) -> PolicySpec:
 def reference(name: str, spec: PolicySpec) -> PolicyRef:
     """Give what a genome keeps of a policy: its name, its settings, the digest of its layout.
 
-    Settings that are None are left out, so a policy can gain one without changing ids.
+    Settings that are None by default and left so are not kept, so that a policy can gain one
+    without changing ids.
     """
-    settings = {k: v for k, v in msgspec.to_builtins(spec).items() if v is not None}
+    fields = msgspec.structs.fields(cast("msgspec.Struct", spec))
+    optional = {field.name for field in fields if field.default is None}
+    values = msgspec.to_builtins(spec).items()
+    settings = {k: v for k, v in values if v is not None or k not in optional}
     return PolicyRef(name, _layout(name, spec).digest, settings)
 
 

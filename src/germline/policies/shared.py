@@ -21,7 +21,8 @@ from germline.files import Arithmetic
 from germline.genome import Gene
 from germline.policies.context import Context, normalised
 from germline.policies.floats import Factored, FloatLayers, Statistics
-from germline.policies.networks import NetworkPolicy, split
+from germline.policies.modules import ModuleSettings
+from germline.policies.networks import NetworkPolicy, checked, split
 from germline.policies.protocols import Array, Carry, Network
 
 
@@ -84,6 +85,8 @@ def siblings(
     operator = operators.parse(found.pop())
     if found or not isinstance(operator, operators.Lowrank):
         raise InputError("siblings: shared products need lowrank genes, all of one rank")
+    if isinstance(spec, ModuleSettings):
+        raise InputError("siblings: an Equinox module cannot share products; a network can")
     layout = spec.layout()
     operators.check(operator, layout)
     places = [*genes, *[genes[0]] * (width - len(genes))]
@@ -91,7 +94,7 @@ def siblings(
     scales = np.array(
         [operators.scales(operator, gene.sigma) if gene else (0, 0) for gene in places], np.float32
     )
-    theta = jnp.asarray(parent, jnp.float32)
+    theta = checked(layout, parent)
     return _family(spec, operator.rank, arithmetic, theta, seeds, scales, context)
 
 

@@ -12,7 +12,9 @@ from typing import Annotated, Any, TypeVar, cast
 
 import msgspec
 
+from germline import bfloat16
 from germline.errors import InputError
+from germline.genome import MAX_GENES
 from germline.layout import Layout, Tensor
 from germline.policies import registry
 from germline.policies.protocols import ExactNetwork
@@ -75,17 +77,29 @@ def exact(spec: Spec, *, sigma: float = 0.002, genes: int = 500) -> Spec:
     Steps and shifts are chosen for the weights that a lineage of `genes` mutations of size `sigma`
     has: √(birth² + genes·σ²). They become part of the settings, and so of every genome.
     """
+    name = registry.name_of(cast(Any, spec))
     if not hasattr(spec, "steps"):
-        able = [name for name in registry.names() if registry.has_setting(name, "steps")]
-        name = registry.name_of(cast(Any, spec))
+        able = [other for other in registry.names() if registry.has_setting(other, "steps")]
         raise InputError(f"policy {name}: has no exact arithmetic; {', '.join(able)} have")
-    if not (0 < abs(sigma) < math.inf and 0 <= genes < math.inf):
-        raise InputError("exact: sigma must be above 0 and genes 0 or more")
+    size = abs(bfloat16.scale(sigma, "sigma"))
+    if not 0 <= genes <= MAX_GENES:
+        raise InputError(f"genes: exact arithmetic is fitted to 0 to {MAX_GENES:,} genes")
     plain = msgspec.structs.replace(cast(Any, spec), steps=None, shifts=None)
-    steps, shifts = _choose(plain.layout(), sigma, genes)
+    steps, shifts = _choose(plain.layout(), size, genes)
     found = msgspec.structs.replace(plain, steps=steps, shifts=shifts)
-    found.layout()  # refuses what does not fit
+    try:
+        found.layout()
+    except InputError as error:
+        raise InputError(
+            f"policy {name}: no steps fit sigma {sigma} and {genes} genes: {error}"
+        ) from None
     return found
+
+
+def check_observed(dtype: str) -> None:
+    """Refuse observations that integers of 8 bits do not hold."""
+    if dtype not in ("uint8", "int8"):
+        raise InputError(f"exact arithmetic takes uint8 or int8 observations, not {dtype}")
 
 
 def stepped(layout: Layout, spec: ExactNetwork) -> Layout:
