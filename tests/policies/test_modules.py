@@ -228,6 +228,8 @@ def test_arguments_are_typed_as_they_are_called():
 
     policies.register("quoted")(of(initialise))
     assert policies.make("quoted", {"width": 5}).layout().size > 0
+    policies.register("heir")(type("Heir", (of(initialise),), {}))
+    assert policies.make("heir", {"width": 5}).layout().size > 0
 
     def wrong(self, width: int = 2.5):
         pass

@@ -172,8 +172,9 @@ def _hint(kind: type, parameter: inspect.Parameter) -> Any:  # noqa: ANN401 - an
     if not isinstance(hint, str):
         return hint
     holder = type("Holder", (), {"__annotations__": {parameter.name: hint}})
+    initialise = next(vars(c)["__init__"] for c in kind.__mro__ if "__init__" in vars(c))
     try:
-        names = getattr(vars(kind).get("__init__"), "__globals__", {})
+        names = getattr(initialise, "__globals__", {})
         return typing.get_type_hints(holder, globalns=names, include_extras=True)[parameter.name]
     except NameError:
         return hint
