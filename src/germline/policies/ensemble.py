@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 
 from germline.layout import Layout
-from germline.policies.mlp import Hidden, Width, perceptron
+from germline.policies.mlp import Hidden, Width, perceive, perceptron
 from germline.policies.protocols import Array, Carry, Head, Layers, ObservationNormaliser
 from germline.policies.steps import Shifts, Steps, stepped
 
@@ -37,12 +37,7 @@ class Ensemble(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def forward(self, net: Layers, obs: Array, carry: Carry) -> tuple[Array, Carry]:
         """Observation [inputs] to the [outputs] of the most important member."""
-        x = net.observe(obs)
-        last = f"dense{len(self.hidden) + 1}"
-        for number in range(1, len(self.hidden) + 1):
-            name = f"dense{number}"
-            x = net.hidden(name, net.linear(name, x))
-        y = net.linear(last, x)  # [members, outputs + 1]
+        last, y = perceive(net, net.observe(obs), len(self.hidden))  # [members, outputs + 1]
         speaker = y[:, -1].argmax()
         return net.output(last, y[speaker, :-1], self.head), carry
 

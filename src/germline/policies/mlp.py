@@ -6,7 +6,14 @@ from typing import Annotated, Literal
 import msgspec
 
 from germline.layout import Layout, Tensor, layer
-from germline.policies.protocols import Array, Carry, Head, Layers, ObservationNormaliser
+from germline.policies.protocols import (
+    Activation,
+    Array,
+    Carry,
+    Head,
+    Layers,
+    ObservationNormaliser,
+)
 from germline.policies.steps import Shifts, Steps, stepped
 
 Width = Annotated[int, msgspec.Meta(ge=1, le=2**24)]
@@ -40,12 +47,8 @@ class Mlp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def forward(self, net: Layers, obs: Array, carry: Carry) -> tuple[Array, Carry]:
         """Observation [inputs] to [outputs]."""
-        x = net.observe(obs)
-        last = f"dense{len(self.hidden) + 1}"
-        for number in range(1, len(self.hidden) + 1):
-            name = f"dense{number}"
-            x = net.hidden(name, net.linear(name, x), self.activation or "relu")
-        return net.output(last, net.linear(last, x), self.head), carry
+        last, y = perceive(net, net.observe(obs), len(self.hidden), self.activation or "relu")
+        return net.output(last, y, self.head), carry
 
     def initial_carry(self) -> Carry:
         """Nothing is remembered."""
@@ -63,3 +66,14 @@ def perceptron(
         gain = 0.1 if number == last else 1.0
         tensors += layer(f"dense{number}", shape, gain, heads=heads)
     return tuple(tensors)
+
+
+def perceive(
+    net: Layers, x: Array, hidden: int, activation: Activation = "relu"
+) -> tuple[str, Array]:
+    """The name of the last layer of a perceptron, and its sums, for what the first one sees."""
+    for number in range(1, hidden + 1):
+        name = f"dense{number}"
+        x = net.hidden(name, net.linear(name, x), activation)
+    last = f"dense{hidden + 1}"
+    return last, net.linear(last, x)
