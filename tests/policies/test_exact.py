@@ -58,8 +58,8 @@ def test_any_batch_gives_the_same(name, blocks):
     policy = policies.build(spec, theta, "exact", blocks=blocks)
     for batch in (1, 3, 16, 64):
         assert np.array_equal(play_many(policy, seen[:batch]), wanted[:batch]), batch
-    looped = np.stack([play(policy, obs) for obs in seen[:16]])
-    assert np.array_equal(looped, wanted[:16])
+    looped = np.stack([play(policy, obs) for obs in seen])
+    assert np.array_equal(looped, wanted)
 
 
 @pytest.mark.parametrize("blocks", BLOCKS)
@@ -69,6 +69,11 @@ def test_many_individuals_at_once_give_the_same(name, blocks):
     made = jax.jit(jax.vmap(lambda theta: policies.build(spec, theta, "exact", blocks=blocks)))
     for batch in (1, 3, 16, 64):
         assert np.array_equal(play_each(made(thetas[:batch]), seen[:batch]), wanted[:batch]), batch
+    looped = [
+        play(policies.build(spec, theta, "exact", blocks=blocks), obs)
+        for theta, obs in zip(thetas, seen, strict=True)
+    ]
+    assert np.array_equal(np.stack(looped), wanted)
 
 
 # Anything that float32 holds: infinitely far beyond the clip, subnormal, -0.

@@ -103,6 +103,7 @@ def test_weight_counts():
     stride=st.integers(1, 3),
     padding=st.sampled_from(["same", "valid"]),
 )
+@jax.default_matmul_precision("highest")  # accelerators would round float32 before multiplying
 def test_convolutions_and_their_gradients(side, kernel, stride, padding):
     rng = np.random.default_rng(side)
     image = rng.normal(size=(side, side + 1, 2)).astype(np.float32)

@@ -57,7 +57,7 @@ class FloatLayers(eqx.Module):
 
     def observe(self, obs: jax.Array) -> jax.Array:
         """Pixels (uint8) become 0...1, int8 becomes -1...1, other numbers stay."""
-        x = jnp.asarray(obs).astype(jnp.float32) * _OBSERVED.get(str(obs.dtype), 1.0)
+        x = obs.astype(jnp.float32) * _OBSERVED.get(str(obs.dtype), 1.0)
         if "" in self.statistics:
             x = jnp.clip(self.statistics[""](x), -_FAR, _FAR)
         return x.astype(self.dtype)

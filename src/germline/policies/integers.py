@@ -42,7 +42,6 @@ class ExactLayers(eqx.Module):
         """uint8 >> 1, or int8 with -128 taken as -127: integers of size at most 127."""
         kind = str(obs.dtype)
         check_observed(kind)
-        obs = jnp.asarray(obs)
         x = obs >> 1 if kind == "uint8" else jnp.maximum(obs, -LARGEST)
         return x.astype(self.dtype)
 

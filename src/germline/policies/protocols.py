@@ -1,6 +1,6 @@
 """What a policy is, and what a network's description may ask of an arithmetic."""
 
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol
 
 from germline.layout import Layout
 from germline.policies.padding import Padding
@@ -15,7 +15,6 @@ Array = Any
 Carry = Any
 
 
-@runtime_checkable
 class Policy(Protocol):
     """A network with its weights. It sees one observation; `jax.vmap` makes it see many.
 
