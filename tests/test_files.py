@@ -334,7 +334,7 @@ def test_damaged_files_are_read_or_refused(tmp_path_factory, form, changes, end,
         {"normaliser": Normaliser((float("nan"),), (1.0,))},
         {"arithmetic": "float64"},
         {"task": TaskRef("ALE/Frostbite")},
-        {"task": TaskRef("gym", {"gain": 0.5})},
+        {"task": TaskRef("gym", {"gain": [[0.5]]})},
     ],
 )
 def test_what_could_not_be_read_is_not_written(details, tmp_path):

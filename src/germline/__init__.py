@@ -3,6 +3,8 @@
 The modules in reading order, each importing only from those above it:
 
     errors      the one error for what a user gave
+    settings    what users write, turned into structs
+    compiled    XLA's code, kept between processes
     bfloat16    scales that keep the arithmetic exact
     noise       integer noise addressed by (seed, stream, index)
     layout      how a flat vector of weights is cut into a network's tensors
@@ -15,6 +17,13 @@ The modules in reading order, each importing only from those above it:
     reference   decoding in plain numpy, the definition
     decode      decoding at a cost that does not grow with age
     policies    networks that play, in floats and in integers
+    draws       everything a run draws at random, by counter
+    messages    requests, evaluations, failures
+    tasks       what a policy is scored on
+    evaluate    decode, build, play: the work of one worker
+    backends    who does the work, and the dispatcher above them
+    algorithms  how a population moves: ask and tell
+    run         the spec, the loop and the store
     cli         the command `germline`
 """
 

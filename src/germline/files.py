@@ -24,8 +24,8 @@ from germline.genome import (
     Name,
     PolicyRef,
     Root,
-    Settings,
     Snapshot,
+    Text,
     Uint32,
 )
 
@@ -34,14 +34,22 @@ MAX_OBSERVATIONS = 2**20
 
 T = TypeVar("T")
 Arithmetic = Literal["float32", "bfloat16", "exact"]
+Plain = bool | int | float | Text | None
+Named = Annotated[
+    dict[Text, Plain | Annotated[list[Plain], msgspec.Meta(max_length=1024)]],
+    msgspec.Meta(max_length=64),
+]
+Group = dict[Text, Plain | Named]
+TaskSetting = Plain | Named | Annotated[list[Plain | Group], msgspec.Meta(max_length=1024)]
+TaskSettings = Annotated[dict[Text, TaskSetting], msgspec.Meta(max_length=64)]
 Numbers = Annotated[tuple[float, ...], msgspec.Meta(max_length=MAX_OBSERVATIONS)]
 
 
 class TaskRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A task by registered name, with its settings."""
+    """A task by registered name, with its settings: plain data, not part of a genome's id."""
 
     name: Name
-    settings: Settings = {}
+    settings: TaskSettings = {}
 
 
 class Normaliser(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -16,7 +16,7 @@ way: one pass over a lineage names all of its prefixes.
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Annotated, Any
 
 import msgspec
@@ -44,8 +44,11 @@ class Gene(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
-        msgspec.structs.force_setattr(self, "sigma", bfloat16.scale(self.sigma, "sigma"))
-        msgspec.structs.force_setattr(self, "operator", str(operators.parse(self.operator)))
+        sigma, operator = _canonical(self.sigma, self.operator)
+        if self.sigma is not sigma:
+            msgspec.structs.force_setattr(self, "sigma", sigma)
+        if self.operator is not operator:
+            msgspec.structs.force_setattr(self, "operator", operator)
 
     @property
     def canonical(self) -> bytes:
@@ -137,7 +140,7 @@ class Genome:
         """The first 16 hex digits of the digest: what people and stores call this individual."""
         return self.digest[:16]
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """The SHA-256 of the canonical form, in hex."""
         return self._hashed[0].hexdigest()
@@ -154,7 +157,11 @@ class Genome:
 
     def child(self, gene: Gene) -> "Genome":
         """Give the individual that has one gene more."""
-        born = Genome(self.policy, self.root, (*self.genes, gene))
+        if len(self.genes) >= MAX_GENES:
+            raise InputError(f"genes: more than the {MAX_GENES:,} allowed")
+        # Without `__init__`, which would double the cost of a birth.
+        born = object.__new__(Genome)
+        born.__dict__.update(policy=self.policy, root=self.root, genes=(*self.genes, gene))
         state = self._hashed[0].copy()
         state.update(gene.canonical)
         # Known already, so that naming a child or its parent costs the same at any age.
@@ -194,6 +201,12 @@ class Genome:
         parent = state.hexdigest()
         state.update(self.genes[-1].canonical)
         return state, parent
+
+
+@lru_cache(maxsize=1024)
+def _canonical(sigma: float, operator: str) -> tuple[float, str]:
+    """σ as it is kept and the operator as it is spelled; genes of a run share both."""
+    return bfloat16.scale(sigma, "sigma"), str(operators.parse(operator))
 
 
 def check_seed(seed: int) -> None:

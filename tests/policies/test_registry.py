@@ -42,10 +42,14 @@ def test_birth_scales_of_the_paper():
         (
             "mlp",
             {"depth": 3},
-            "policy mlp: settings: 'depth' is not one of its settings: inputs, hidden",
+            "policy mlp: settings: 'depth' is not one of its settings; there are inputs, hidden",
         ),
         ("mlp", {"hidden": ["a"]}, r"hidden\[0\]: expected int, got str"),
-        ("dqn", {"padding": "full"}, "padding: invalid enum value 'full'"),
+        (
+            "dqn",
+            {"padding": "full"},
+            "padding: invalid enum value 'full'; given: 'full'; there are same, valid",
+        ),
     ],
 )
 def test_wrong_names_and_settings_are_refused(name, settings, words):

@@ -7,7 +7,7 @@ from typing import NoReturn
 import typer
 
 import germline
-from germline.cli import genome
+from germline.cli import genome, run
 from germline.errors import InputError, printable, shorten
 
 app = typer.Typer(
@@ -15,6 +15,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+for command in (run.train, run.resume, run.fork, run.digest):
+    app.command()(command)
 app.add_typer(genome.app, name="genome")
 
 

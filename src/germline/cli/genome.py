@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from germline.cli import options
+
 if TYPE_CHECKING:
     from germline.files import GenomeFile
     from germline.layout import Layout
@@ -46,7 +48,7 @@ def new(
     from germline.files import Arithmetic, GenomeFile
     from germline.genome import Birth, Genome, Snapshot
 
-    spec = policies.make(policy, _settings(set_ or []))
+    spec = policies.make(policy, options.pairs(set_ or []))
     if exact is not None:
         if getattr(spec, "steps", None) or getattr(spec, "shifts", None):
             raise InputError("--exact: chooses steps and shifts itself; leave those settings out")
@@ -193,7 +195,7 @@ def _decoded(source: "GenomeFile", layout: "Layout", engine: str) -> Any:  # noq
         from germline import reference
 
         return reference.decode(source.genome, layout, source.snapshots())
-    from germline.cli import compiled
+    from germline import compiled
 
     compiled.keep()
     from germline.decode import Decoder
@@ -218,21 +220,3 @@ def _write(file: "GenomeFile", out: Path | None, force: bool) -> None:
 
 def _seed(given: int | None) -> int:
     return secrets.randbits(32) if given is None else given
-
-
-def _settings(pairs: list[str]) -> dict[str, Any]:
-    """Read key=value pairs; values are JSON where they can be, text otherwise."""
-    import msgspec
-
-    from germline.errors import InputError
-
-    settings = {}
-    for pair in pairs:
-        key, equals, text = pair.partition("=")
-        if not equals or not key:
-            raise InputError(f"--set: {pair!r} is not key=value")
-        try:
-            settings[key] = msgspec.json.decode(text)
-        except (msgspec.DecodeError, RecursionError):
-            settings[key] = text
-    return settings

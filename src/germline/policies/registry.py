@@ -1,12 +1,12 @@
 """Names to settings classes, and back from a genome's reference to a layout."""
 
-import difflib
 from collections.abc import Callable, Mapping
 from typing import TypeVar, cast
 
 import msgspec
 
-from germline.errors import InputError, explain, shorten
+from germline import settings as written
+from germline.errors import InputError, shorten
 from germline.genome import Name, PolicyRef, Setting, check_type
 from germline.layout import Layout
 from germline.policies.protocols import PolicySpec
@@ -49,7 +49,7 @@ def names() -> list[str]:
 
 def has_setting(name: str, setting: str) -> bool:
     """Say whether a registered policy has a setting of this name."""
-    return setting in _fields(_registry[name])
+    return setting in written.fields(_registry[name])
 
 
 def name_of(spec: PolicySpec) -> str:
@@ -65,20 +65,8 @@ def name_of(spec: PolicySpec) -> str:
 
 def make(name: str, settings: Mapping[str, Setting]) -> PolicySpec:
     """Build and check a policy's settings; an error names the field."""
-    if name not in _registry:
-        near = difflib.get_close_matches(name, _registry, 1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names())}"
-        raise InputError(f"policy: {name[:64]!r} is not registered; {hint}")
-    fields = _fields(_registry[name])
-    if unknown := sorted(settings.keys() - set(fields)):
-        known = ", ".join(fields) or "none"
-        raise InputError(
-            f"policy {name}: settings: {unknown[0][:64]!r} is not one of its settings: {known}"
-        )
-    try:
-        return msgspec.convert(dict(settings), _registry[name])
-    except msgspec.ValidationError as error:
-        raise InputError(f"policy {name}: settings: {explain(error)}") from None
+    kind = written.lookup("policy", name, _registry)
+    return written.convert(settings, kind, f"policy {name}: settings: ")
 
 
 def reference(name: str, spec: PolicySpec) -> PolicyRef:
@@ -89,8 +77,10 @@ def reference(name: str, spec: PolicySpec) -> PolicyRef:
     """
     fields = msgspec.structs.fields(cast("msgspec.Struct", spec))
     optional = {field.name for field in fields if field.default is None}
-    values = msgspec.to_builtins(spec).items()
-    settings = {k: v for k, v in values if v is not None or k not in optional}
+    values = ((f.name, getattr(spec, f.name)) for f in fields)
+    kept = {k: v for k, v in values if v is not None or k not in optional}
+    # Lists, as a file gives them back: a reference read from one is equal to that which made it.
+    settings = {k: list(v) if isinstance(v, tuple) else v for k, v in kept.items()}
     return PolicyRef(name, _layout(name, spec).digest, settings)
 
 
@@ -103,10 +93,6 @@ def layout_of(policy: PolicyRef) -> Layout:
             f"these settings give {layout.digest[:16]}"
         )
     return layout
-
-
-def _fields(kind: type[PolicySpec]) -> list[str]:
-    return [field.name for field in msgspec.structs.fields(cast("type[msgspec.Struct]", kind))]
 
 
 def _layout(name: str, spec: PolicySpec) -> Layout:

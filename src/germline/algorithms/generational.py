@@ -1,0 +1,183 @@
+"""A population, its candidates, its elite: what GA and random search have in common.
+
+A generation has two phases. In the first, every individual plays. In the second, the candidates,
+the best of them and the elite of the generation before, play some more episodes, and the best by
+their mean become the elite, copied unchanged.
+"""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
+import numpy as np
+
+from germline.algorithms import progress
+from germline.algorithms.progress import Common, CountOrNone, Progress
+from germline.algorithms.protocols import Blobs, Report
+from germline.draws import Purpose
+from germline.errors import InputError
+from germline.genome import Genome, PolicyRef
+from germline.messages import Evaluation, Failure, Request, Result
+
+POPULATION, CANDIDATES = 0, 1
+
+
+class Scored(msgspec.Struct, frozen=True):
+    """A genome and the score it was chosen for."""
+
+    genome: Genome
+    score: float
+
+
+class State(Progress, frozen=True, kw_only=True):
+    """Parents of this generation and the elite of the one before.
+
+    In the second phase, `first` are the results of the first and `candidates` those who play.
+    """
+
+    parents: tuple[Genome, ...] = ()
+    elite: tuple[Scored, ...] = ()
+    first: dict[int, Evaluation | Failure] = {}  # noqa: RUF012 - copied by msgspec
+    candidates: tuple[Genome, ...] = ()
+
+
+class Generational(Common, frozen=True, kw_only=True):
+    """The settings of the second phase.
+
+    `elites` individuals are carried over. They are chosen among `candidates` by the mean of
+    `candidate_episodes`; without candidates, by the fitness they were born with.
+    """
+
+    elites: CountOrNone = 1
+    candidates: CountOrNone = 10
+    candidate_episodes: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 30
+
+    def __post_init__(self) -> None:
+        if self.candidates and self.elites > self.candidates:
+            raise InputError(
+                f"elites: {self.elites} are more than the {self.candidates} candidates"
+            )
+        if self.elites > self.population:
+            raise InputError(f"elites: {self.elites} are more than the population")
+
+    @abstractmethod
+    def born(self, state: State, indices: Sequence[int]) -> list[Genome]:
+        """Give the individuals of these indices."""
+
+    @abstractmethod
+    def chosen(self, ranked: list[Genome]) -> tuple[Genome, ...]:
+        """Give the parents of the next generation, from the elite and the best that follow it."""
+
+    @abstractmethod
+    def size(self, generation: int) -> float:
+        """Give the size of mutations, for the report."""
+
+    def start(self, seed: int, policy: PolicyRef, run: str = "") -> State:
+        """Give the state before the first generation."""
+        return State(seed=seed, policy=policy, run=run)
+
+    def ask(self, state: State) -> list[Request]:
+        """Ask for the population, then for the candidates."""
+        if state.phase == CANDIDATES:
+            genomes: Sequence[Genome] = state.candidates
+            episodes, purpose = self.candidate_episodes, Purpose.REEVALUATION
+        else:
+            genomes = self.born(state, range(self.population))
+            episodes, purpose = self.episodes, Purpose.EPISODE
+        seeds = progress.episode_seeds(state, len(genomes), episodes, purpose)
+        return progress.requests(self, state, genomes, seeds)
+
+    def tell(self, state: State, results: Sequence[Result]) -> tuple[State, Report | None, Blobs]:
+        """Take results in; the last one of a phase moves on to the next."""
+        state = progress.heard(state, results)
+        expected = len(state.candidates) if state.phase == CANDIDATES else self.population
+        if len(state.told) < expected:
+            return state, None, {}
+        if state.phase == CANDIDATES:
+            return self._finish(state, state.first)
+        values = progress.fitness(state.told)
+        progress.refuse_ruin(state, values)
+        if not (self.candidates and self.elites):
+            return self._finish(state, state.told)
+        fresh = progress.best_first(values)[: self.candidates - len(state.elite)]
+        known = tuple(scored.genome for scored in state.elite)
+        candidates = (*self.born(state, fresh), *known)
+        return (
+            msgspec.structs.replace(
+                state, phase=CANDIDATES, first=state.told, told={}, candidates=candidates
+            ),
+            None,
+            self.blobs(state),
+        )
+
+    def blobs(self, state: State) -> Blobs:
+        """The statistics of observations, if they are normalised."""
+        return progress.context_blobs(state)
+
+    def encode(self, state: State) -> bytes:
+        """Write a state."""
+        return progress.encode_state(state)
+
+    def decode(self, data: bytes, policy: PolicyRef) -> State:
+        """Read a state back."""
+        return progress.decode_state(data, State, policy)
+
+    def _finish(
+        self, state: State, first: dict[int, Evaluation | Failure]
+    ) -> tuple[State, Report, Blobs]:
+        """Choose the elite and the parents, and begin the next generation."""
+        values = progress.fitness(first)
+        ranked = progress.best_first(values)
+        elite = self._elite(state, values, ranked)
+        names = {scored.genome.digest for scored in elite}
+        # As many of the rest as could be chosen; born again, since only seeds are kept.
+        best = self.born(state, ranked[: self._wanted() + len(elite)])
+        others = [genome for genome in best if genome.digest not in names]
+        parents = self.chosen([*(scored.genome for scored in elite), *others])
+        again = list(state.told.values()) if state.phase == CANDIDATES else []
+        every = [*first.values(), *again]
+        steps, frames, _, failures = progress.played(every)
+        champion = elite[0] if elite else Scored(best[0], float(values[ranked[0]]))
+        scored = values[ranked]
+        report = Report(
+            generation=state.generation,
+            evaluations=len(every),
+            failures=failures,
+            best=float(scored[0]),
+            mean=float(scored.mean()),
+            median=float(np.median(scored)),
+            elite=champion.score,
+            champion=champion.genome.id,
+            steps=steps,
+            frames=frames,
+            sigma=self.size(state.generation),
+            cap=progress.cap(self, state),
+        )
+        following = State(
+            seed=state.seed,
+            policy=state.policy,
+            run=state.run,
+            generation=state.generation + 1,
+            length=progress.played(list(first.values()))[2],
+            moments=progress.moments(state, every),
+            parents=parents,
+            elite=elite,
+        )
+        return following, report, self.blobs(following)
+
+    def _wanted(self) -> int:
+        """How many besides the elite may become parents."""
+        return getattr(self, "parents", 1)
+
+    def _elite(self, state: State, values: np.ndarray, ranked: list[int]) -> tuple[Scored, ...]:
+        """The best by the mean of their candidate episodes, or else by what they were born with."""
+        if state.phase == CANDIDATES:
+            means = progress.fitness(state.told)
+            order = progress.best_first(means)[: self.elites]
+            if order:
+                return tuple(Scored(state.candidates[i], float(means[i])) for i in order)
+        best = self.born(state, ranked[: self.elites])
+        fresh = [Scored(g, float(values[i])) for g, i in zip(best, ranked, strict=False)]
+        pool = [*fresh, *state.elite]
+        return tuple(sorted(pool, key=lambda scored: -scored.score)[: self.elites])

@@ -1,0 +1,193 @@
+"""One worker process per core of this machine.
+
+Workers are started as programs of their own, not forked and not by multiprocessing, so a script
+needs no `if __name__ == "__main__"`, and no thread of the master is copied. A worker that dies is
+replaced, and what it held is reported as lost.
+"""
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from queue import SimpleQueue
+
+from germline import compiled
+from germline.backends.protocols import WorkerStatus
+from germline.backends.worker import Hello
+from germline.errors import InputError
+from germline.evaluate import BlobCache
+from germline.messages import (
+    Event,
+    Key,
+    Lost,
+    Problem,
+    Request,
+    decode_events,
+    encode,
+    encode_requests,
+)
+
+IN_FLIGHT = 2  # batches a worker holds: one in work, one waiting, so that it is never idle
+HOPELESS = 3  # deaths per worker, before it was ready, from which on none is replaced
+PROGRAM = "import sys; from germline.backends.worker import main; main(int(sys.argv[1]))"
+
+
+@dataclass
+class _Worker:
+    """A process, its end of the socket, and the batches it has been sent."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    pipe: Connection
+    frames: SimpleQueue[bytes | None] = field(default_factory=SimpleQueue)
+    ready: bool = False
+    batches: deque[tuple[Key, ...]] = field(default_factory=deque)
+    done: int = 0
+
+    def send(self) -> None:
+        """Send what is put into `frames`, in a thread: a frozen worker must not hold the master."""
+        while (frame := self.frames.get()) is not None:
+            try:
+                self.pipe.send_bytes(frame)
+            except OSError:
+                return  # it is gone, which is found out when it is listened to
+
+
+class Processes:
+    """`count` workers, one per core if not said. `trust` allows a problem to import code."""
+
+    def __init__(self, count: int | None = None, *, trust: bool = False) -> None:
+        self.count = count or len(os.sched_getaffinity(0))
+        self.trust = trust
+        self._problem: Problem | None = None
+        self._blobs = BlobCache()
+        self._workers: list[_Worker] = []
+        self._waiting: deque[Sequence[Request]] = deque()
+        self._started = 0
+        self._deaths = 0
+
+    def open(self, problem: Problem) -> None:
+        """Start the workers; the first batches wait until they are ready."""
+        self._problem = problem
+        while len(self._workers) < self.count:
+            self._workers.append(self._start())
+
+    def submit(self, batch: Sequence[Request]) -> None:
+        """Send a batch to the worker that holds the fewest, or keep it until one is free."""
+        self._waiting.append(batch)
+        self._feed()
+
+    def results(self, timeout: float) -> Iterator[Event]:
+        """Give what the workers send, and what died with them."""
+        heard = wait([worker.pipe for worker in self._workers], timeout)
+        for worker in [worker for worker in self._workers if worker.pipe in heard]:
+            try:
+                frame = worker.pipe.recv_bytes()
+            except (EOFError, OSError):
+                yield from self._replace(worker)
+                continue
+            kind, payload = frame[:1], frame[1:]
+            if kind == b"x":
+                raise InputError(payload.decode())
+            if kind == b"r":
+                worker.ready = True
+            else:
+                keys = worker.batches.popleft()
+                worker.done += len(keys)
+                self._feed()
+                yield from decode_events(payload)
+        self._feed()
+
+    def cancel(self, keys: Iterable[Key]) -> None:
+        """Forget what waits; a worker that is at it is ended and replaced."""
+        given_up = set(keys)
+        kept = ([r for r in batch if r.key not in given_up] for batch in self._waiting)
+        self._waiting = deque(batch for batch in kept if batch)
+        for worker in self._workers:
+            if any(key in given_up for batch in worker.batches for key in batch):
+                worker.process.kill()
+
+    def put(self, blob: bytes) -> str:
+        """Send a blob to all workers, and to those that replace them."""
+        digest = self._blobs.put(blob)
+        for worker in self._workers:
+            worker.frames.put(b"b" + blob)
+        return digest
+
+    def workers(self) -> list[WorkerStatus]:
+        """The workers that are alive."""
+        return [
+            WorkerStatus(worker.name, sum(map(len, worker.batches)), worker.done)
+            for worker in self._workers
+        ]
+
+    def close(self) -> None:
+        """End the workers at once: what they had not sent is not missed by anyone."""
+        for worker in self._workers:
+            worker.process.kill()
+        for worker in self._workers:
+            self._end(worker)
+        self._workers.clear()
+        self._waiting.clear()
+
+    def __enter__(self) -> "Processes":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _start(self) -> _Worker:
+        assert self._problem is not None
+        mine, theirs = socket.socketpair()
+        name = f"process-{self._started}"
+        self._started += 1
+        flags = compiled.single_threaded()
+        with theirs:
+            process = subprocess.Popen(
+                [sys.executable, "-c", PROGRAM, str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                env={**compiled.settings(), **os.environ, "XLA_FLAGS": flags},
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        worker = _Worker(name, process, Connection(mine.detach()))
+        threading.Thread(target=worker.send, daemon=True).start()
+        hello = Hello(self._problem, name, self.trust, tuple(sys.path) if self.trust else ())
+        worker.frames.put(b"p" + encode(hello))
+        for _, blob in self._blobs:
+            worker.frames.put(b"b" + blob)
+        return worker
+
+    def _replace(self, worker: _Worker) -> Iterator[Event]:
+        """A worker has died: another takes its place, and its requests are reported."""
+        code = self._end(worker)
+        self._deaths = 0 if worker.ready else self._deaths + 1
+        if self._deaths >= HOPELESS * self.count:
+            raise RuntimeError(f"workers end with code {code} before they have done anything")
+        self._workers[self._workers.index(worker)] = self._start()
+        for keys in worker.batches:
+            yield Lost(keys, f"worker {worker.name} ended with code {code}")
+
+    def _end(self, worker: _Worker) -> int:
+        """Kill a worker and give the code it ended with."""
+        worker.process.kill()
+        code = worker.process.wait()
+        worker.frames.put(None)
+        worker.pipe.close()
+        return code
+
+    def _feed(self) -> None:
+        """Send waiting batches to workers that hold few."""
+        while self._waiting:
+            worker = min(self._workers, key=lambda worker: len(worker.batches))
+            if len(worker.batches) >= IN_FLIGHT:
+                return
+            batch = self._waiting.popleft()
+            worker.batches.append(tuple(request.key for request in batch))
+            worker.frames.put(b"r" + encode_requests(batch))

@@ -1,0 +1,52 @@
+"""What an engine must do."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
+
+import msgspec
+
+from germline.messages import Event, Key, Problem, Request
+
+
+class WorkerStatus(msgspec.Struct, frozen=True):
+    """A worker, how many requests it holds and how many it has done."""
+
+    name: str
+    holds: int
+    done: int
+
+
+class Backend(Protocol):
+    """An engine: it moves batches, nothing more. Also a context manager that closes itself."""
+
+    def open(self, problem: Problem) -> None:
+        """Get ready to evaluate individuals of a problem."""
+        ...
+
+    def submit(self, batch: Sequence[Request]) -> None:
+        """Take a batch, to be evaluated by one worker."""
+        ...
+
+    def results(self, timeout: float) -> Iterator[Event]:
+        """Give what has come in, waiting for the first at most so many seconds."""
+        ...
+
+    def cancel(self, keys: Iterable[Key]) -> None:
+        """Give up requests, if that is possible."""
+        ...
+
+    def put(self, blob: bytes) -> str:
+        """Make a blob known to all workers and give its hash."""
+        ...
+
+    def workers(self) -> list[WorkerStatus]:
+        """Give who is there."""
+        ...
+
+    def close(self) -> None:
+        """Stop all work."""
+        ...
+
+    def __enter__(self) -> "Backend": ...
+
+    def __exit__(self, *_: object) -> None: ...

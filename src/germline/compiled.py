@@ -1,0 +1,35 @@
+"""Compiled code, kept between runs of the command line and between workers."""
+
+import os
+from pathlib import Path
+
+SINGLE_THREADED = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+
+
+def settings() -> dict[str, str]:
+    """JAX's settings for a cache in the user's own folder; empty if there can be none."""
+    try:
+        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        folder = Path(home) / "germline" / "xla"
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, RuntimeError):
+        return {}
+    return {
+        "JAX_COMPILATION_CACHE_DIR": str(folder),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.1",
+    }
+
+
+def keep() -> None:
+    """Let JAX keep what it compiles; to be called before JAX is imported.
+
+    Settings of the user's own are left alone.
+    """
+    for name, value in settings().items():
+        os.environ.setdefault(name, value)
+
+
+def single_threaded() -> str:
+    """XLA's flags, with those that keep a process to one thread added."""
+    given = os.environ.get("XLA_FLAGS", "")
+    return given if SINGLE_THREADED in given else f"{given} {SINGLE_THREADED}".strip()

@@ -1,0 +1,152 @@
+"""One worker's evaluator: decode, build the policy, play the task."""
+
+import importlib
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+import msgspec
+import numpy as np
+
+from germline import blobs, policies, tasks
+from germline.decode import Decoder
+from germline.errors import InputError, shorten
+from germline.messages import Evaluation, Failure, Problem, Request, Result, Sums
+from germline.policies.context import Context
+from germline.tasks.protocols import Episode, Outcome
+
+
+class Frozen(msgspec.Struct, frozen=True, array_like=True):
+    """A context as a blob: the mean and standard deviation of each input."""
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+
+class BlobCache:
+    """The last few blobs that a worker was given, by hash; what a generation shares is few."""
+
+    def __init__(self, count: int = 16) -> None:
+        self.count = count
+        self._held: OrderedDict[str, bytes] = OrderedDict()
+
+    def put(self, blob: bytes) -> str:
+        """Keep a blob and give its name."""
+        digest = blobs.sha256(blob)
+        self._held[digest] = blob
+        self._held.move_to_end(digest)
+        while len(self._held) > self.count:
+            self._held.popitem(last=False)
+        return digest
+
+    def __getitem__(self, digest: str) -> bytes:
+        return self._held[digest]
+
+    def __iter__(self) -> Iterator[tuple[str, bytes]]:
+        return iter(self._held.items())
+
+
+class Evaluator:
+    """Scores individuals of one problem; keeps parents and compiled code from batch to batch."""
+
+    def __init__(
+        self, problem: Problem, blobs: BlobCache, *, worker: str = "", trust: bool = False
+    ) -> None:
+        load(problem.imports, trust=trust)
+        self.problem = problem
+        self.blobs = blobs
+        self.worker = worker
+        self.task = tasks.make(problem.task.name, problem.task.settings)
+        self.spec = policies.make(problem.policy.name, problem.policy.settings)
+        self.decoder = Decoder(policies.layout_of(problem.policy), blobs)
+
+    def evaluate(self, requests: Sequence[Request]) -> list[Result]:
+        """Score a batch, in the order of the requests."""
+        size = len(requests) if self.task.together else 1
+        results: list[Result] = []
+        for _, group in groupby(requests, lambda request: request.context):
+            family = list(group)
+            for first in range(0, len(family), size):
+                results += self._scored(family[first : first + size])
+        return results
+
+    def close(self) -> None:
+        """Let go of what the task holds."""
+        self.task.close()
+
+    def _scored(self, requests: list[Request]) -> list[Result]:
+        started = time.perf_counter()
+        try:
+            outcomes = self._played(requests)
+        except Exception as error:  # a task may fail in any way; the run goes on without it
+            if isinstance(error, InputError) or len(requests) == 1:
+                reason = shorten(f"{type(error).__name__}: {error}")
+                return [Failure(request.key, reason) for request in requests]
+            return [result for request in requests for result in self._scored([request])]
+        seconds = (time.perf_counter() - started) / len(requests)
+        return [
+            self._result(request, played, seconds)
+            for request, played in zip(requests, outcomes, strict=True)
+        ]
+
+    def _played(self, requests: list[Request]) -> list[list[Outcome]]:
+        context = self._context(requests[0].context)
+        genomes = [request.genome for request in requests]
+        arithmetic = self.problem.arithmetic
+        players = tasks.Players(self.spec, self.decoder, genomes, arithmetic, context)
+        episodes = [
+            Episode(player, seed, request.cap)
+            for player, request in enumerate(requests)
+            for seed in request.episode_seeds
+        ]
+        outcomes = iter(self.task.play(players, episodes))
+        return [[next(outcomes) for _ in request.episode_seeds] for request in requests]
+
+    def _context(self, digest: str | None) -> Context | None:
+        if digest is None:
+            return None
+        frozen = msgspec.msgpack.decode(self.blobs[digest], type=Frozen)
+        shape = getattr(self.spec, "observation", (len(frozen.mean),))
+        mean, std = (
+            np.array(part, np.float32).reshape(shape) for part in (frozen.mean, frozen.std)
+        )
+        return Context(mean, std)
+
+    def _result(self, request: Request, outcomes: list[Outcome], seconds: float) -> Result:
+        scores = tuple(outcome.score for outcome in outcomes)
+        if not all(map(math.isfinite, scores)):
+            return Failure(request.key, f"its returns are {shorten(str(list(scores)))}")
+        return Evaluation(
+            request.key,
+            scores,
+            tuple([outcome.steps for outcome in outcomes]),
+            tuple([outcome.frames for outcome in outcomes]),
+            "".join([outcome.end for outcome in outcomes]),
+            outcomes[-1].behaviour,
+            _added([o.sums for o in outcomes if o.sums is not None]),
+            seconds,
+            self.worker,
+        )
+
+
+def load(modules: Sequence[str], *, trust: bool) -> None:
+    """Import the modules that register a run's own tasks and policies: code, so only if trusted."""
+    if modules and not trust:
+        raise InputError(f"imports: {', '.join(modules)} is code; add --trust to run it")
+    for module in modules:
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            raise InputError(f"imports: {module}: {error}") from None
+
+
+def _added(parts: Sequence[Sums]) -> Sums | None:
+    """Sums of several episodes, added in their order."""
+    if not parts:
+        return None
+    total = np.sum([part.total for part in parts], axis=0)
+    squares = np.sum([part.squares for part in parts], axis=0)
+    count = sum(part.count for part in parts)
+    return Sums(count, tuple(total.tolist()), tuple(squares.tolist()))

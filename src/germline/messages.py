@@ -1,0 +1,224 @@
+"""What travels between the run and whoever evaluates: requests, evaluations and failures.
+
+Everything is plain data, encoded as msgpack. Requests of a batch share what they have in common:
+a parent is written once for all of its children.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+import msgspec
+
+from germline.errors import InputError, explain
+from germline.files import Arithmetic, TaskRef
+from germline.genome import FORMAT, Gene, Genome, PolicyRef, Root
+
+
+class Key(NamedTuple):
+    """Which request of which run: the same work always has the same key."""
+
+    run: str
+    generation: int
+    phase: int
+    number: int
+
+
+class Problem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All that an evaluation depends on besides the request itself; its hash is the spec hash."""
+
+    task: TaskRef
+    policy: PolicyRef
+    arithmetic: Arithmetic = "float32"
+    imports: tuple[str, ...] = ()
+
+    @property
+    def spec_hash(self) -> str:
+        """SHA-256 over the task, the policy, the arithmetic and the version of genomes."""
+        text = msgspec.json.encode([FORMAT, self], order="sorted")
+        return hashlib.sha256(text).hexdigest()
+
+
+class Request(msgspec.Struct, frozen=True):
+    """One individual to be scored on some episodes, each of at most `cap` steps.
+
+    `context` is the hash of the blob with what the generation has in common.
+    """
+
+    key: Key
+    genome: Genome
+    episode_seeds: tuple[int, ...]
+    cap: int | None = None
+    context: str | None = None
+
+
+class Sums(msgspec.Struct, frozen=True, array_like=True):
+    """Observations added up, for the statistics of a normaliser: one number per input."""
+
+    count: int
+    total: tuple[float, ...]
+    squares: tuple[float, ...]
+
+
+class Evaluation(msgspec.Struct, frozen=True, array_like=True, tag="evaluation"):
+    """How an individual did: one number per episode.
+
+    `steps` are decisions of the policy, `frames` what the game's own counter says. `ends` has one
+    letter per episode: t for terminated by the task, l for its own time limit, c for the cap.
+    """
+
+    key: Key
+    returns: tuple[float, ...]
+    steps: tuple[int, ...]
+    frames: tuple[int, ...]
+    ends: str = ""
+    behaviour: tuple[float, ...] = ()
+    observation_sums: Sums | None = None
+    seconds: float = 0.0
+    worker: str = ""
+
+    @property
+    def fitness(self) -> float:
+        """The mean return."""
+        return sum(self.returns) / len(self.returns)
+
+
+class Failure(msgspec.Struct, frozen=True, array_like=True, tag="failure"):
+    """An individual that could not be scored; its fitness is -inf."""
+
+    key: Key
+    reason: str
+    attempts: int = 1
+
+    @property
+    def fitness(self) -> float:
+        """Worse than anything that was scored."""
+        return float("-inf")
+
+
+class Lost(msgspec.Struct, frozen=True, array_like=True, tag="lost"):
+    """Requests that died with their worker, for the dispatcher to give out again."""
+
+    keys: tuple[Key, ...]
+    reason: str
+
+
+Result = Evaluation | Failure
+Event = Evaluation | Failure | Lost
+
+
+class Run(msgspec.Struct, frozen=True, array_like=True):
+    """Consecutive genes that share σ and operator; the seeds are little-endian uint32."""
+
+    sigma: float
+    operator: str
+    seeds: bytes
+
+
+class Lineage(msgspec.Struct, frozen=True, array_like=True):
+    """A genome without its policy, which all individuals of a run share: 4 bytes per gene."""
+
+    root: Root
+    runs: tuple[Run, ...]
+
+    @classmethod
+    def of(cls, genome: Genome) -> "Lineage":
+        """Write a genome."""
+        runs = [
+            Run(sigma, operator, b"".join(gene.seed.to_bytes(4, "little") for gene in run))
+            for (sigma, operator), run in groupby(genome.genes, lambda g: (g.sigma, g.operator))
+        ]
+        return cls(genome.root, tuple(runs))
+
+    def genome(self, policy: PolicyRef) -> Genome:
+        """Read it back."""
+        genes = (
+            Gene(int.from_bytes(run.seeds[i : i + 4], "little"), run.sigma, run.operator)
+            for run in self.runs
+            for i in range(0, len(run.seeds), 4)
+        )
+        return Genome(policy, self.root, tuple(genes))
+
+
+class _Base(msgspec.Struct, frozen=True, array_like=True):
+    digest: str
+    lineage: Lineage
+
+
+class _Child(msgspec.Struct, frozen=True, array_like=True):
+    """A request by the number of its base; its genome is that, with one gene more if there is."""
+
+    key: Key
+    base: int
+    gene: Gene | None
+    episode_seeds: tuple[int, ...]
+    cap: int | None
+    context: str | None
+
+
+class _Batch(msgspec.Struct, frozen=True, array_like=True):
+    bases: tuple[_Base, ...]
+    children: tuple[_Child, ...]
+
+
+_batch = msgspec.msgpack.Decoder(_Batch)
+_events = msgspec.msgpack.Decoder(tuple[Event, ...])
+encode = msgspec.msgpack.Encoder().encode
+
+
+def encode_requests(requests: Sequence[Request]) -> bytes:
+    """Write a batch; a sibling costs one gene, however old its parent is."""
+    places: dict[str, int] = {}
+    bases: list[_Base] = []
+    children: list[_Child] = []
+    for r in requests:
+        genome = r.genome
+        name = genome.parent_digest or genome.digest
+        place = places.get(name)
+        if place is None:
+            place = places[name] = len(bases)
+            base = genome.prefix(max(len(genome.genes) - 1, 0))
+            bases.append(_Base(name, Lineage.of(base)))
+        gene = genome.genes[-1] if genome.genes else None
+        children.append(_Child(r.key, place, gene, r.episode_seeds, r.cap, r.context))
+    return encode(_Batch(tuple(bases), tuple(children)))
+
+
+def decode_requests(data: bytes, policy: PolicyRef, known: dict[str, Genome]) -> list[Request]:
+    """Read a batch for individuals of one policy.
+
+    `known` are bases met in earlier batches, by digest; it is replaced by those of this one, so
+    that parents which live on are not read anew.
+    """
+    try:
+        batch = _batch.decode(data)
+    except msgspec.ValidationError as error:
+        raise InputError(f"batch: {explain(error)}") from None
+    bases = {}
+    for base in batch.bases:
+        genome = known.get(base.digest) or base.lineage.genome(policy)
+        if genome.digest != base.digest:
+            raise InputError(f"batch: {base.digest[:16]} is not what its genes give; refused")
+        bases[base.digest] = genome
+    known.clear()
+    known.update(bases)
+    places = list(bases.values())
+    return [
+        Request(
+            c.key,
+            places[c.base] if c.gene is None else places[c.base].child(c.gene),
+            c.episode_seeds,
+            c.cap,
+            c.context,
+        )
+        for c in batch.children
+    ]
+
+
+def decode_events(data: bytes) -> tuple[Event, ...]:
+    """Read what a worker has to say."""
+    try:
+        return _events.decode(data)
+    except msgspec.ValidationError as error:
+        raise InputError(f"results: {explain(error)}") from None

@@ -1,0 +1,261 @@
+"""The loop: ask, dispatch what is missing, keep what comes, tell; and the same again.
+
+Resuming is the same loop from the last state that was kept: what the store has already is told
+again, and only the rest is evaluated.
+"""
+
+import platform
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from germline import disk
+from germline.algorithms.protocols import Report, State
+from germline.backends import Backend, Dispatcher, Processes, Serial
+from germline.errors import InputError
+from germline.messages import Result
+from germline.run import spec as specs
+from germline.run.spec import Engine, Resolved, Spec, Stop
+from germline.run.store import Store, Totals, unwritable
+
+Listener = Callable[[Report, Totals], None]
+
+
+class Outcome(NamedTuple):
+    """How a session ended: by which rule, or None if it was stopped from outside."""
+
+    reason: str | None
+    generation: int
+    totals: Totals
+
+
+def create(folder: Path, resolved: Resolved) -> None:
+    """Write a new run's folder: its spec and an empty store."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be made: {error.strerror}") from None
+    with Store.create(folder, resolved.problem.policy, secrets.token_hex(8)):
+        write_spec(folder, resolved.spec)
+
+
+def write_spec(folder: Path, spec: Spec) -> None:
+    """Keep the spec beside the store, whole or not at all."""
+    try:
+        disk.write_atomically(folder / "spec.toml", specs.to_toml(spec).encode())
+    except OSError as error:
+        raise unwritable(folder, error) from None
+
+
+def backend_of(engine: Engine, *, trust: bool = False) -> Backend:
+    """The engine that a spec names."""
+    if engine.name == "serial":
+        return Serial(trust=trust)
+    return Processes(engine.workers, trust=trust)
+
+
+def evolve(
+    folder: Path,
+    resolved: Resolved,
+    backend: Backend,
+    *,
+    listener: Listener = lambda report, totals: None,
+    stopped: Callable[[], bool] = lambda: False,
+    warn: Callable[[str], None] = lambda text: None,
+) -> Outcome:
+    """Run until a stop rule holds or `stopped` says so; everything is in the store by then."""
+    with Store.open(folder, write=True) as store:
+        now = about(resolved.spec.backend)
+        for text in differences(store.sessions(), now, resolved.problem.arithmetic):
+            warn(text)
+        session = _Session(store, resolved, backend, listener, stopped, now)
+        return session.run()
+
+
+class _Session:
+    """One process at work on a run."""
+
+    def __init__(
+        self,
+        store: Store,
+        resolved: Resolved,
+        backend: Backend,
+        listener: Listener,
+        stopped: Callable[[], bool],
+        now: dict[str, Any],
+    ) -> None:
+        self.now = now
+        self.store = store
+        self.spec = resolved.spec
+        self.problem = resolved.problem
+        self.algorithm = resolved.algorithm
+        self.backend = backend
+        self.dispatcher = Dispatcher(backend)
+        self.listener = listener
+        self.stopped = stopped
+        self.opened = False
+        self.started = time.monotonic()
+
+    def run(self) -> Outcome:
+        state = restored(self.store, self.algorithm, self.spec.seed)
+        totals = self.store.totals()
+        self.before = totals
+        reports = self.store.reports()
+        last = reports[-1] if reports else None
+        for blob in self.algorithm.blobs(state).values():
+            self.backend.put(blob)
+        while not self.stopped():
+            if last is not None and state.generation >= totals.generations:
+                reason = met(self.spec.stop, last, totals)
+                if reason is not None:
+                    return Outcome(reason, state.generation, totals)
+            results = self._results(state)
+            if results is None:
+                break
+            state, report, blobs = self.algorithm.tell(state, results)
+            for blob in blobs.values():
+                self.backend.put(blob)
+            if report is None or report.generation < totals.generations:
+                continue
+            last = report
+            totals = self._totals(totals, report)
+            due = state.generation % self.spec.checkpoint == 0
+            kept = (state.generation, self.algorithm.encode(state)) if due else None
+            self.store.finish(report, totals, kept)
+            self.listener(report, totals)
+        return Outcome(None, state.generation, totals)
+
+    def _results(self, state: State) -> list[Result] | None:
+        """All results of a phase, from the store and from the workers; None if stopped."""
+        requests = self.algorithm.ask(state)
+        there = {r.key: r for r in self.store.results(state.generation, state.phase)}
+        missing = {r.key: r for r in requests if r.key not in there}
+        if missing:
+            self._open()
+            for answers in self.dispatcher.run(list(missing.values()), self.stopped):
+                self.store.add([(missing[answer.key], answer) for answer in answers])
+                there.update((answer.key, answer) for answer in answers)
+        if len(there) < len(requests):
+            return None
+        return [there[request.key] for request in requests]
+
+    def _open(self) -> None:
+        """Start the workers once there is work, and note with what."""
+        if self.opened:
+            return
+        self.opened = True
+        self.backend.open(self.problem)
+        self.store.session(self.now)
+
+    def _totals(self, before: Totals, report: Report) -> Totals:
+        seconds = time.monotonic() - self.started
+        workers = len(self.backend.workers())
+        spent = self.spec.backend.price * workers * seconds / 3600
+        return Totals(
+            before.generations + 1,
+            before.frames + report.frames,
+            before.steps + report.steps,
+            self.before.seconds + seconds,
+            self.before.cost + spent,
+        )
+
+
+def restored(store: Store, algorithm: Any, seed: int, upto: int | None = None) -> State:  # noqa: ANN401
+    """The last state that was kept, at or before a generation, or the very first."""
+    kept = store.checkpoint(upto)
+    try:
+        if kept is not None:
+            state = algorithm.decode(kept[1], store.policy)
+            return msgspec.structs.replace(state, run=store.run)
+    except msgspec.ValidationError:
+        pass  # written by another version: the evaluations tell it all again, from the start
+    return algorithm.start(seed, store.policy, store.run)
+
+
+def met(stop: Stop, report: Report, totals: Totals) -> str | None:
+    """The stop rule that holds, in words."""
+    rules: list[tuple[str, float | None, float]] = [
+        ("score", stop.score, report.elite),
+        ("generations", stop.generations, totals.generations),
+        ("frames", stop.frames, totals.frames),
+        ("hours", stop.hours, totals.seconds / 3600),
+        ("cost", stop.cost, totals.cost),
+    ]
+    for name, limit, value in rules:
+        if limit is not None and value >= limit:
+            return f"{name} {value:,.6g} of {limit:,.6g}"
+    return None
+
+
+def fork(
+    source: Path, generation: int, target: Path, changes: Mapping[str, Any], *, trust: bool
+) -> Spec:
+    """Begin a run with the first generations of another, and other settings from there on."""
+    with Store.open(source) as old:
+        before = specs.resolve(specs.read(source / "spec.toml"), trust=trust)
+        after = specs.resolve(specs.read(source / "spec.toml", changes), trust=trust)
+        if after.problem.policy != before.problem.policy:
+            raise InputError("policy: a fork keeps the network of its origin")
+        if type(after.algorithm) is not type(before.algorithm):
+            raise InputError("algorithm.name: a fork keeps the algorithm of its origin")
+        finished = old.totals().generations
+        if not 0 <= generation <= finished:
+            raise InputError(f"--generation: {generation} is not 0 to {finished}, those finished")
+        state = restored(old, before.algorithm, before.spec.seed, generation)
+        while state.generation < generation:
+            results = old.results(state.generation, state.phase)
+            state = before.algorithm.tell(state, results)[0]
+        create(target, after)
+        with Store.open(target, write=True) as new:
+            new.copy_before(generation, old)
+            if generation:
+                with new.transaction():
+                    new.keep(generation, before.algorithm.encode(state))
+    return after.spec
+
+
+def about(engine: Engine) -> dict[str, Any]:
+    """What a session works with: the kind of machine matters to floats, versions to tasks."""
+    names = ("germline", "jax", "jaxlib", "numpy", "gymnasium", "ale-py", "optax")
+    versions = {}
+    for name in names:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return {"backend": engine.name, "kind": machine(), "versions": versions}
+
+
+def differences(
+    sessions: list[dict[str, Any]], now: dict[str, Any], arithmetic: str
+) -> Iterator[str]:
+    """Say what a run was begun with and is not gone on with, if that may change results."""
+    if not sessions:
+        return
+    first = sessions[0]
+    if first["kind"] != now["kind"] and arithmetic != "exact":
+        yield (
+            f"this run was begun on another kind of machine ({first['kind']}, here {now['kind']}); "
+            "floats round differently there"
+        )
+    for name in sorted({*first["versions"], *now["versions"]} - {"germline"}):
+        then, here = (about["versions"].get(name, "none") for about in (first, now))
+        if then != here:
+            yield f"this run was begun with {name} {then}, here is {here}; results may differ"
+
+
+def machine() -> str:
+    """The kind of this machine, as far as it changes how floats are rounded."""
+    import jax
+
+    try:
+        flags = Path("/proc/cpuinfo").read_text().partition("flags")[2].partition("\n")[0].split()
+    except OSError:
+        flags = []
+    vectors = [flag for flag in ("avx512f", "avx2", "fma") if flag in flags]
+    return " ".join([platform.machine(), *vectors, jax.default_backend()])

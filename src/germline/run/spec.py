@@ -1,0 +1,228 @@
+"""The spec of a run: a TOML file that says everything its lineage depends on.
+
+germline = 1                   the version of this format
+name = "cartpole"
+seed = 1
+
+[task]                         a registered task and its settings
+name = "functional"
+id = "CartPole-v1"
+
+[policy]                       a registered policy; what the task decides may be left out
+name = "mlp"
+hidden = [32]
+
+[algorithm]                    ga, es or random-search and its settings
+name = "ga"
+population = 256
+
+[stop]                         the first rule that holds ends the run
+score = 475.0
+
+[backend]                      who evaluates; the lineage does not depend on it
+name = "processes"
+"""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from germline import disk
+from germline import settings as written
+from germline.errors import InputError
+from germline.files import Arithmetic
+from germline.genome import MAX_GENES, Uint32
+from germline.messages import Problem
+
+FORMAT = 1
+MAX_BYTES = 2**20
+
+Module = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_.]*\Z", max_length=200)]
+Title = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")]
+Table = dict[str, Any]
+
+
+class Stop(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """When a run is over, looked at after every generation.
+
+    `score` is the champion's; `frames` count re-evaluations too; `hours` and `cost` are summed over
+    all sessions of the run.
+    """
+
+    score: float | None = None
+    generations: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    frames: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    hours: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    cost: Annotated[float, msgspec.Meta(gt=0)] | None = None
+
+
+class Engine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Who evaluates: this process alone (`serial`) or `workers` of them, one per core if not said.
+
+    `price` is what an hour of one worker costs.
+    """
+
+    name: Literal["serial", "processes"] = "processes"
+    workers: Annotated[int, msgspec.Meta(ge=1, le=4096)] | None = None
+    price: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+
+
+class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A spec as written. `resolve` turns it into what can run.
+
+    `imports` are modules that register tasks, policies or environments of your own; they are code,
+    so the command line wants `--trust`. `lineage` is the number of genes that exact arithmetic is
+    fitted to. The state is kept every `checkpoint` generations.
+    """
+
+    germline: int = FORMAT
+    name: Title = "run"
+    seed: Uint32 = 1
+    imports: tuple[Module, ...] = ()
+    arithmetic: Arithmetic = "float32"
+    lineage: Annotated[int, msgspec.Meta(ge=0, le=MAX_GENES)] = 500
+    checkpoint: Annotated[int, msgspec.Meta(ge=1)] = 10
+    task: Table
+    policy: Table
+    algorithm: Table
+    stop: Stop = Stop()
+    backend: Engine = Engine()
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A spec that can run: all settings written out, the algorithm, and what workers are told."""
+
+    spec: Spec
+    problem: Problem
+    algorithm: Any
+
+
+def read(path: Path, overrides: Mapping[str, Any] | None = None) -> Spec:
+    """Read a TOML file; `overrides` are dotted names such as "algorithm.population"."""
+    try:
+        if disk.regular_size(path) > MAX_BYTES:
+            raise InputError(f"{path}: over 1 MiB, too large for a spec")
+        text = path.read_bytes().decode()
+        values = tomllib.loads(text)
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: is not valid UTF-8 text") from None
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{path}: not valid TOML: {error}") from None
+    try:
+        return parse(values, overrides)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def parse(values: Mapping[str, Any], overrides: Mapping[str, Any] | None = None) -> Spec:
+    """Check what was written; names of tasks, policies and algorithms are looked at later."""
+    values = override(values, overrides or {})
+    version = values.get("germline", FORMAT)
+    if not isinstance(version, int) or isinstance(version, bool):
+        raise InputError(f"germline: {version!r} is not the version of a spec; this is {FORMAT}")
+    if version != FORMAT:
+        newer = "is newer than this program, which reads" if version > FORMAT else "is not"
+        raise InputError(f"germline: {version} {newer} {FORMAT}")
+    for name in ("task", "policy", "algorithm"):
+        table = values.get(name)
+        if not isinstance(table, Mapping) or not isinstance(table.get("name"), str):
+            raise InputError(f"{name}: a table with a name is needed, such as [{name}] name = ...")
+    nested: dict[str, Any] = {}
+    for name, kind in (("stop", Stop), ("backend", Engine)):
+        table = values.get(name, {})
+        if not isinstance(table, Mapping):
+            raise InputError(f"{name}: must be a table")
+        nested[name] = written.convert(table, kind, f"{name}.")
+    plain = {k: v for k, v in values.items() if k not in nested}
+    return msgspec.structs.replace(written.convert(plain, Spec), **nested)
+
+
+def override(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Give values with some replaced, by dotted names."""
+    changed = {k: dict(v) if isinstance(v, Mapping) else v for k, v in values.items()}
+    for name, value in overrides.items():
+        table, dot, field = name.partition(".")
+        if not dot:
+            changed[name] = value
+        elif isinstance(changed.setdefault(table, {}), dict):
+            changed[table][field] = value
+        else:
+            raise InputError(f"{name}: {table} is not a table")
+    return changed
+
+
+def resolve(spec: Spec, *, trust: bool = False) -> Resolved:
+    """Build all parts once, so that a mistake is found before anything is written or started."""
+    from germline import algorithms, operators, policies, tasks
+    from germline.evaluate import load
+    from germline.tasks import fitting
+
+    load(spec.imports, trust=trust)
+    task = tasks.make(*_named(spec.task))
+    space = task.space()
+    algorithm = algorithms.make(*_named(spec.algorithm))
+    policy = fitting.fit(*_named(spec.policy), space)
+    if spec.arithmetic == "exact":
+        if space is not None and space.dtype != "uint8":
+            raise InputError(
+                "arithmetic: exact needs observations in whole numbers, such as pixels"
+            )
+        if getattr(policy, "steps", None) is None:
+            sigma = getattr(algorithm, "sigma", 0.002)
+            largest = sigma if isinstance(sigma, float) else max(sigma.start, sigma.end)
+            policy = policies.exact(policy, sigma=largest, genes=spec.lineage)
+    if getattr(policy, "normalise", None) == "virtual":
+        raise InputError("policy: normalise: virtual needs a reference batch, which runs lack yet")
+    if hasattr(algorithm, "operator"):
+        operators.check(operators.parse(algorithm.operator), policy.layout())
+    if spec.stop.cost is not None and not spec.backend.price:
+        raise InputError("stop.cost: needs backend.price, what an hour of one worker costs")
+    task.close()
+    reference = policies.reference(spec.policy["name"], policy)
+    problem = Problem(tasks.reference(task), reference, spec.arithmetic, spec.imports)
+    whole = msgspec.structs.replace(
+        spec,
+        task={"name": spec.task["name"], **problem.task.settings},
+        policy={"name": spec.policy["name"], **reference.settings},
+        algorithm={"name": spec.algorithm["name"], **msgspec.to_builtins(algorithm)},
+    )
+    return Resolved(whole, problem, algorithm)
+
+
+def _named(table: Table) -> tuple[str, Table]:
+    return table["name"], {key: value for key, value in table.items() if key != "name"}
+
+
+def to_toml(spec: Spec) -> str:
+    """Write a spec; what is None is left out, as TOML has no word for it."""
+    values = msgspec.to_builtins(spec)
+    lines = [f"{k} = {_toml(v)}" for k, v in values.items() if not isinstance(v, dict)]
+    for name, table in values.items():
+        if isinstance(table, dict):
+            lines += ["", f"[{name}]"]
+            lines += [f"{_key(k)} = {_toml(v)}" for k, v in table.items() if v is not None]
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: Any) -> str:  # noqa: ANN401 - plain data
+    if isinstance(value, Mapping):
+        inner = ", ".join(f"{_key(k)} = {_toml(v)}" for k, v in value.items() if v is not None)
+        return "{" + inner + "}"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return "[" + ", ".join(_toml(v) for v in value) + "]"
+    if isinstance(value, float):
+        return repr(value)  # inf and nan are spelled as TOML does
+    return msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")
+
+
+def _key(name: str) -> str:
+    return (
+        name if name.replace("_", "").replace("-", "").isalnum() and name.isascii() else _toml(name)
+    )

@@ -1,0 +1,497 @@
+"""The store: every individual and every evaluation of a run, in one SQLite file.
+
+One process writes, many may read. Results are committed as they arrive, so a kill loses only what
+had not arrived, and resuming evaluates only what is missing.
+"""
+
+import fcntl
+import hashlib
+import os
+import sqlite3
+import struct
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from germline import bfloat16
+from germline.algorithms.protocols import Report
+from germline.blobs import BlobFolder
+from germline.errors import InputError
+from germline.genome import Birth, Gene, Genome, PolicyRef, Root, Snapshot
+from germline.messages import Evaluation, Failure, Key, Request, Result, Sums, encode
+
+VERSION = 2
+NETWORK = {
+    *("afs", "beegfs", "ceph", "cifs", "fuse.sshfs", "glusterfs", "gpfs", "lustre", "ncpfs"),
+    *("nfs", "nfs4", "smb3", "smbfs", "fuse.glusterfs", "fuse.ceph", "fuse.s3fs", "fuse.rclone"),
+}
+
+SCHEMA = """
+CREATE TABLE meta (name TEXT PRIMARY KEY, value ANY) WITHOUT ROWID;
+CREATE TABLE names (number INTEGER PRIMARY KEY, name TEXT UNIQUE NOT NULL);
+CREATE TABLE individuals (
+    id INTEGER PRIMARY KEY,     -- the 64 bits of the genome's id, signed
+    generation INTEGER NOT NULL,
+    parent INTEGER,             -- NULL for a root
+    seed INTEGER,               -- of the gene, or of the birth
+    sigma INTEGER,              -- the 16 bits of a bfloat16; NULL for a root
+    operator INTEGER,           -- in names
+    snapshot BLOB               -- SHA-256 of the weights of a root that was not born
+);
+CREATE TABLE evaluations (
+    generation INTEGER NOT NULL, phase INTEGER NOT NULL, number INTEGER NOT NULL,
+    individual INTEGER NOT NULL,
+    returns BLOB,               -- float64 per episode; NULL for a failure
+    steps BLOB, frames BLOB,    -- uint32 per episode
+    behaviour BLOB, sums BLOB,
+    microseconds INTEGER, worker INTEGER,
+    failure TEXT, attempts INTEGER,
+    ends TEXT,                  -- one letter per episode
+    PRIMARY KEY (generation, phase, number)
+) WITHOUT ROWID;
+CREATE TABLE generations (
+    number INTEGER PRIMARY KEY, report BLOB NOT NULL, seconds REAL NOT NULL, cost REAL NOT NULL
+);
+CREATE TABLE checkpoints (generation INTEGER PRIMARY KEY, sha256 TEXT NOT NULL);
+CREATE TABLE sessions (
+    number INTEGER PRIMARY KEY, started REAL NOT NULL, about BLOB NOT NULL
+);
+"""
+
+# What turns a store of a version into one of the next. Stores of any version can be read for ever.
+MIGRATIONS = {1: "ALTER TABLE evaluations ADD COLUMN ends TEXT"}
+
+
+class Totals(NamedTuple):
+    """What a run has come to so far."""
+
+    generations: int
+    frames: int
+    steps: int
+    seconds: float
+    cost: float
+
+
+class Store:
+    """The store of the run in a folder. Opened for writing, it is this process's alone."""
+
+    def __init__(self, folder: Path, connection: sqlite3.Connection, lock: int | None) -> None:
+        self.folder = folder
+        self.blobs = BlobFolder(folder / "blobs")
+        self._db = connection
+        self._lock = lock
+        self._names = {name: n for n, name in self._all("SELECT number, name FROM names")}
+
+    @classmethod
+    def create(cls, folder: Path, policy: PolicyRef, run: str) -> "Store":
+        """Begin the store of a new run."""
+        _refuse_network(folder)
+        lock = _locked(folder)
+        path = folder / "run.db"
+        if path.exists():
+            os.close(lock)
+            raise InputError(
+                f"{folder}: holds a run already; go on with it by germline resume {folder}, "
+                "or choose another folder with --out"
+            )
+        try:
+            connection = _connect(path)
+            connection.executescript(f"BEGIN;{SCHEMA}PRAGMA user_version={VERSION};COMMIT;")
+            connection.executemany(
+                "INSERT INTO meta VALUES (?, ?)",
+                [("run", run), ("policy", msgspec.json.encode(policy))],
+            )
+        except sqlite3.Error as error:
+            os.close(lock)
+            for name in ("run.db", "run.db-wal", "run.db-shm", "lock"):
+                (folder / name).unlink(missing_ok=True)
+            raise InputError(f"{folder}: a run cannot be kept here: {error}") from None
+        return cls(folder, connection, lock)
+
+    @classmethod
+    def open(cls, folder: Path, *, write: bool = False) -> "Store":
+        """Open a run's store.
+
+        An older one is migrated: the file itself, after a backup, if it is to be written, and
+        otherwise a copy in memory.
+        """
+        path = folder / "run.db"
+        if not path.exists():
+            raise InputError(f"{folder}: is not a run: it has no run.db")
+        lock = None
+        if write:
+            _refuse_network(folder)
+            lock = _locked(folder)
+        try:
+            connection = _connect(path) if write else _reader(path)
+            version = connection.execute("PRAGMA user_version").fetchone()[0]
+            if not 1 <= version <= VERSION:
+                newer = "newer than" if version > VERSION else "not one of"
+                raise InputError(f"{path}: has version {version}, {newer} this program's {VERSION}")
+            if version < VERSION:
+                connection = _migrated(connection, path, version, write=write)
+            return cls(folder, connection, lock)
+        except (sqlite3.Error, InputError) as error:
+            if lock is not None:
+                os.close(lock)
+            if isinstance(error, InputError):
+                raise
+            raise InputError(f"{path}: cannot be read: {error}") from None
+
+    def close(self) -> None:
+        """Close the file and let others write."""
+        self._db.close()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def __enter__(self) -> "Store":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def run(self) -> str:
+        """The id of the run, part of every key."""
+        return str(self._one("SELECT value FROM meta WHERE name = 'run'"))
+
+    @property
+    def policy(self) -> PolicyRef:
+        """The policy of all individuals."""
+        text = self._one("SELECT value FROM meta WHERE name = 'policy'")
+        return msgspec.json.decode(text, type=PolicyRef)
+
+    def add(self, answered: Sequence[tuple[Request, Result]]) -> None:
+        """Keep individuals and how they did, all or none."""
+        individuals = [self._individual(request) for request, _ in answered]
+        evaluations = [self._evaluation(request, result) for request, result in answered]
+        with self.transaction():
+            self._db.executemany(
+                "INSERT OR IGNORE INTO individuals VALUES (?, ?, ?, ?, ?, ?, ?)", individuals
+            )
+            marks = ", ".join("?" * len(evaluations[0]))
+            self._db.executemany(f"INSERT OR IGNORE INTO evaluations VALUES ({marks})", evaluations)
+
+    def finish(
+        self,
+        report: Report,
+        totals: Totals,
+        state: tuple[int, bytes] | None,
+    ) -> None:
+        """Close a generation; `state` is the one before generation n, if it is to be kept."""
+        with self.transaction():
+            self._db.execute(
+                "INSERT OR IGNORE INTO generations VALUES (?, ?, ?, ?)",
+                (report.generation, encode(report), totals.seconds, totals.cost),
+            )
+            if state is not None:
+                self.keep(*state)
+
+    def keep(self, generation: int, state: bytes) -> None:
+        """Keep the state before a generation, to resume or fork from."""
+        digest = self.blobs.put(state)
+        self._db.execute("INSERT OR REPLACE INTO checkpoints VALUES (?, ?)", (generation, digest))
+
+    def checkpoint(self, upto: int | None = None) -> tuple[int, bytes] | None:
+        """The last state that was kept, at or before a generation."""
+        row = self._db.execute(
+            "SELECT generation, sha256 FROM checkpoints WHERE generation <= ? "
+            "ORDER BY generation DESC LIMIT 1",
+            (2**62 if upto is None else upto,),
+        ).fetchone()
+        if row is None:
+            return None
+        try:
+            return row[0], self.blobs[row[1]]
+        except KeyError:
+            raise InputError(f"{self.folder}: blobs/{row[1]} is missing") from None
+
+    def session(self, about: dict[str, Any]) -> None:
+        """Note who works on the run from now on, with what."""
+        with self.transaction():
+            self._db.execute(
+                "INSERT INTO sessions (started, about) VALUES (?, ?)", (time.time(), encode(about))
+            )
+
+    def sessions(self) -> list[dict[str, Any]]:
+        """Who worked on the run."""
+        rows = self._all("SELECT about FROM sessions ORDER BY number")
+        return [msgspec.msgpack.decode(about) for (about,) in rows]
+
+    def results(self, generation: int, phase: int) -> list[Result]:
+        """The results of a phase that are there already."""
+        names = {n: name for name, n in self._names.items()}
+        rows = self._db.execute(
+            "SELECT number, returns, steps, frames, behaviour, sums, microseconds, worker, "
+            "failure, attempts, ends FROM evaluations WHERE generation = ? AND phase = ? "
+            "ORDER BY number",
+            (generation, phase),
+        )
+        run = self.run
+        return [_result(Key(run, generation, phase, row[0]), row[1:], names) for row in rows]
+
+    def reports(self) -> list[Report]:
+        """The reports of all finished generations."""
+        rows = self._all("SELECT report FROM generations ORDER BY number")
+        return [msgspec.msgpack.decode(row, type=Report) for (row,) in rows]
+
+    def totals(self) -> Totals:
+        """What the finished generations add up to."""
+        reports = self.reports()
+        last = self._db.execute(
+            "SELECT seconds, cost FROM generations ORDER BY number DESC LIMIT 1"
+        ).fetchone()
+        frames, steps = sum(r.frames for r in reports), sum(r.steps for r in reports)
+        return Totals(len(reports), frames, steps, *(last or (0.0, 0.0)))
+
+    def count(self) -> tuple[int, int]:
+        """The numbers of individuals and of evaluations."""
+        tables = "individuals", "evaluations"
+        individuals, evaluations = (self._one(f"SELECT count(*) FROM {t}") for t in tables)
+        return individuals, evaluations
+
+    def genome(self, name: str) -> Genome:
+        """Rebuild an individual that ever lived, from its id (16 hex digits)."""
+        genes: list[Gene] = []
+        operators = {n: text for text, n in self._names.items()}
+        at: int | None = _signed(name)
+        root: Root | None = None
+        while root is None:
+            row = self._db.execute(
+                "SELECT parent, seed, sigma, operator, snapshot FROM individuals WHERE id = ?",
+                (at,),
+            ).fetchone()
+            if row is None:
+                raise InputError(f"{self.folder}: no individual has the id {name}")
+            parent, seed, sigma, operator, snapshot = row
+            if snapshot is not None:
+                root = Snapshot(snapshot.hex())
+            elif parent is None:
+                root = Birth(seed)
+            else:
+                genes.append(Gene(seed, _value(sigma), operators[operator]))
+                at = parent
+        return Genome(self.policy, root, tuple(reversed(genes)))
+
+    def digest(self) -> str:
+        """SHA-256 over all evaluations in the order of their keys, with who was evaluated.
+
+        Two runs have the same digest when they had the same individuals, born of the same parents
+        by the same genes, with the same returns to the last bit, steps and frames.
+        """
+        total = hashlib.sha256(b"germline run 1\n")
+        names = {n: name for name, n in self._names.items()}
+        rows = self._db.execute(
+            "SELECT e.generation, e.phase, e.number, e.individual, i.parent, i.seed, i.sigma, "
+            "i.operator, e.returns, e.steps, e.frames FROM evaluations e "
+            "JOIN individuals i ON i.id = e.individual ORDER BY 1, 2, 3"
+        )
+        for generation, phase, number, who, parent, seed, sigma, operator, *played in rows:
+            born = "-" if parent is None else f"{parent & (2**64 - 1):016x}"
+            gene = f"{seed} {sigma} {names.get(operator, '-')}"
+            how = " ".join("-" if part is None else part.hex() for part in played)
+            line = f"{generation} {phase} {number} {who & (2**64 - 1):016x} {born} {gene} {how}\n"
+            total.update(line.encode())
+        return total.hexdigest()
+
+    def copy_before(self, generation: int, source: "Store") -> None:
+        """Take over all that happened in another run before a generation."""
+        with self.transaction():
+            self._db.execute("DELETE FROM names")
+            for table, column in (
+                ("names", None),
+                ("individuals", "generation"),
+                ("evaluations", "generation"),
+                ("generations", "number"),
+                ("checkpoints", "generation"),
+            ):
+                where = "" if column is None else f" WHERE {column} < {int(generation)}"
+                rows = source._db.execute(f"SELECT * FROM {table}{where}")
+                while part := rows.fetchmany(10_000):
+                    marks = ", ".join("?" * len(part[0]))
+                    self._db.executemany(f"INSERT INTO {table} VALUES ({marks})", part)
+            for (digest,) in self._db.execute("SELECT sha256 FROM checkpoints"):
+                self.blobs.put(source.blobs[digest])
+        self._names = {name: n for n, name in self._all("SELECT number, name FROM names")}
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All of what is written inside, or nothing."""
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            except BaseException:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise
+            self._db.execute("COMMIT")
+        except (sqlite3.Error, OSError) as error:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise unwritable(self.folder, error) from None
+
+    def _individual(self, request: Request) -> tuple[Any, ...]:
+        genome, generation = request.genome, request.key.generation
+        name = _signed(genome.id)
+        if not genome.genes:
+            root = genome.root
+            if isinstance(root, Snapshot):
+                return name, generation, None, None, None, None, bytes.fromhex(root.sha256)
+            return name, generation, None, root.seed, None, None, None
+        gene = genome.genes[-1]
+        assert genome.parent_digest is not None
+        parent = _signed(genome.parent_digest[:16])
+        bits, operator = bfloat16.bits(gene.sigma), self._number(gene.operator)
+        return name, generation, parent, gene.seed, bits, operator, None
+
+    def _evaluation(self, request: Request, result: Result) -> tuple[Any, ...]:
+        key = request.key
+        start = key.generation, key.phase, key.number, _signed(request.genome.id)
+        if isinstance(result, Failure):
+            return (*start, *(None,) * 7, result.reason, result.attempts, None)
+        count = len(result.returns)
+        return (
+            *start,
+            struct.pack(f"<{count}d", *result.returns),
+            struct.pack(f"<{count}I", *result.steps),
+            struct.pack(f"<{count}I", *result.frames),
+            struct.pack(f"<{len(result.behaviour)}d", *result.behaviour) or None,
+            None if result.observation_sums is None else encode(result.observation_sums),
+            round(result.seconds * 1e6),
+            self._number(result.worker),
+            None,
+            None,
+            result.ends,
+        )
+
+    def _number(self, name: str) -> int:
+        """The number that stands for a text in the tables."""
+        number = self._names.get(name)
+        if number is None:
+            number = self._names[name] = len(self._names) + 1
+            with self.transaction():
+                self._db.execute("INSERT INTO names VALUES (?, ?)", (number, name))
+        return number
+
+    def _one(self, query: str) -> Any:  # noqa: ANN401 - a value of SQLite's
+        return self._db.execute(query).fetchone()[0]
+
+    def _all(self, query: str) -> list[tuple[Any, ...]]:
+        return self._db.execute(query).fetchall()
+
+
+def unwritable(folder: Path, error: Exception) -> InputError:
+    """What to say when the disk does not take it."""
+    reason = getattr(error, "strerror", None) or str(error)
+    return InputError(
+        f"{folder}: cannot be written: {reason}; what was committed is intact, "
+        f"go on with: germline resume {folder}"
+    )
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, timeout=30)
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=NORMAL")
+    return connection
+
+
+def _reader(path: Path) -> sqlite3.Connection:
+    """A connection that cannot write; a folder that cannot be written to has no log to read."""
+    place = path.resolve().as_uri()
+    try:
+        connection = sqlite3.connect(f"{place}?mode=ro", uri=True, isolation_level=None, timeout=30)
+        connection.execute("PRAGMA user_version").fetchone()
+    except sqlite3.OperationalError:
+        connection = sqlite3.connect(f"{place}?immutable=1", uri=True, isolation_level=None)
+    return connection
+
+
+def _migrated(
+    connection: sqlite3.Connection, path: Path, version: int, *, write: bool
+) -> sqlite3.Connection:
+    """Bring a store to the present version, in one transaction."""
+    keep = path.with_name(f"run.db.version-{version}") if write else ":memory:"
+    copy = sqlite3.connect(keep, isolation_level=None)
+    connection.backup(copy)
+    if write:
+        copy.close()
+        copy = connection
+    steps = "".join(f"{MIGRATIONS[v]};" for v in range(version, VERSION))
+    copy.executescript(f"BEGIN IMMEDIATE;{steps}PRAGMA user_version={VERSION};COMMIT;")
+    return copy
+
+
+def _locked(folder: Path) -> int:
+    """Lock a folder for this process; the lock ends with the process, however it ends."""
+    try:
+        descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise InputError(f"{folder}: {error.strerror}") from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise InputError(
+            f"{folder}: is in use by another process; wait for it or stop it"
+        ) from None
+    return descriptor
+
+
+def _refuse_network(folder: Path) -> None:
+    """SQLite's log needs memory that all processes share, which network file systems lack."""
+    kind = filesystem(folder)
+    if kind in NETWORK:
+        raise InputError(
+            f"{folder}: is on a network file system ({kind}), where a store would be damaged; "
+            "choose a local folder with --out"
+        )
+
+
+def filesystem(folder: Path) -> str:
+    """The kind of file system that a folder is on, as Linux calls it; empty if unknown."""
+    try:
+        mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+    except OSError:
+        return ""
+    device = folder.stat().st_dev
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    kinds = [line.partition(" - ")[2].split()[0] for line in mounts if line.split()[2] == wanted]
+    return kinds[-1] if kinds else ""
+
+
+def _signed(name: str) -> int:
+    """The id of an individual as SQLite keeps it."""
+    try:
+        return int.from_bytes(bytes.fromhex(name), signed=True)
+    except ValueError:
+        raise InputError(f"{name!r} is not the id of an individual: 16 hex digits") from None
+
+
+def _value(bits: int) -> float:
+    """The number that the 16 bits of a bfloat16 stand for."""
+    return struct.unpack(">f", bits.to_bytes(2) + b"\0\0")[0]
+
+
+def _result(key: Key, row: Sequence[Any], names: dict[int, str]) -> Result:
+    returns, steps, frames, behaviour, sums, micros, worker, failure, attempts, ends = row
+    if returns is None:
+        return Failure(key, failure, attempts)
+    count = len(returns) // 8
+    return Evaluation(
+        key,
+        struct.unpack(f"<{count}d", returns),
+        struct.unpack(f"<{count}I", steps),
+        struct.unpack(f"<{count}I", frames),
+        ends or "",
+        () if behaviour is None else struct.unpack(f"<{len(behaviour) // 8}d", behaviour),
+        None if sums is None else msgspec.msgpack.decode(sums, type=Sums),
+        micros / 1e6,
+        names.get(worker, ""),
+    )

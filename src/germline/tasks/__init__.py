@@ -1,0 +1,30 @@
+"""What a policy is scored on.
+
+A task is a frozen msgspec struct of settings with the methods of `protocols.Task`, registered by
+name: `gym` for any Gymnasium environment, `functional` for environments on the device, and any
+function of a policy that `register` stands before. `check` says whether a task of yours would do.
+"""
+
+from germline.tasks.conformance import check
+from germline.tasks.functional import Functional
+from germline.tasks.gym import Gym
+from germline.tasks.players import Players
+from germline.tasks.protocols import Episode, Outcome, Task
+from germline.tasks.registry import make, names, reference, register
+from germline.tasks.spaces import Space
+
+register("functional")(Functional)
+register("gym")(Gym)
+
+__all__ = [  # noqa: RUF022 - in the order of use
+    "Task",
+    "Space",
+    "Players",
+    "Episode",
+    "Outcome",
+    "register",
+    "names",
+    "make",
+    "reference",
+    "check",
+]
