@@ -1,6 +1,8 @@
 """Small tasks with known answers, for runs in tests: `imports = ["games"]`."""
 
+import hashlib
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -31,10 +33,30 @@ def near(policy, seed):
     return -jnp.mean((jnp.concatenate(leaves) - TARGET) ** 2)
 
 
+def note(theta, seed):
+    """Who was scored on which episode; the order of the weights does not matter."""
+    return f"{hashlib.sha256(np.sort(theta).tobytes()).hexdigest()[:16]} {seed}"
+
+
 @tasks.register("noted")
 def noted(policy, seed):
     """Like `positive`, slowly, noting every call in the file that NOTES names."""
     time.sleep(0.005)
     with Path(os.environ["NOTES"]).open("a") as notes:
-        notes.write(f"{seed}\n")
+        notes.write(f"{note(weights(policy), seed)}\n")
     return positive(policy, seed)
+
+
+@tasks.register("brittle")
+def brittle(policy, seed):
+    """Divides by zero for every second individual or so."""
+    return 1.0 / float(weights(policy)[-1] > 0)
+
+
+@tasks.register("deadly")
+def deadly(policy, seed):
+    """Ends the process for the one individual that has not moved: the centre of ES."""
+    values = weights(policy)
+    if (values == 0).sum() >= 10:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return float(values.sum())

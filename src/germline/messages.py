@@ -98,10 +98,14 @@ class Failure(msgspec.Struct, frozen=True, array_like=True, tag="failure"):
 
 
 class Lost(msgspec.Struct, frozen=True, array_like=True, tag="lost"):
-    """Requests that died with their worker, for the dispatcher to give out again."""
+    """Requests that died with their worker, for the dispatcher to give out again.
+
+    Those it was at are `blamed`: if it happens to one again and again, it is the cause.
+    """
 
     keys: tuple[Key, ...]
     reason: str
+    blamed: bool = True
 
 
 Result = Evaluation | Failure

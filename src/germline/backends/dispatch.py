@@ -65,7 +65,10 @@ class Dispatcher:
             for event in self.backend.results(MOMENT):
                 if isinstance(event, Lost):
                     lost = [out.pop(key).request for key in event.keys if key in out]
-                    answers += self._retry(lost, event.reason, singly, tries)
+                    if event.blamed:
+                        answers += self._retry(lost, event.reason, singly, tries)
+                    else:
+                        waiting.extendleft(lost)
                 elif event.key in out:
                     given = out.pop(event.key)
                     answers.append(event)

@@ -171,8 +171,8 @@ class Processes:
         if self._deaths >= HOPELESS * self.count:
             raise RuntimeError(f"workers end with code {code} before they have done anything")
         self._workers[self._workers.index(worker)] = self._start()
-        for keys in worker.batches:
-            yield Lost(keys, f"worker {worker.name} ended with code {code}")
+        for place, keys in enumerate(worker.batches):
+            yield Lost(keys, f"worker {worker.name} ended with code {code}", blamed=place == 0)
 
     def _end(self, worker: _Worker) -> int:
         """Kill a worker and give the code it ended with."""

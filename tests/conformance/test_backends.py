@@ -1,0 +1,241 @@
+"""The conformance table of backends: every engine equals the serial one, bit for bit."""
+
+import os
+import signal
+
+import numpy as np
+import pytest
+
+import games  # noqa: F401 - registers its tasks
+from germline.backends import Dispatcher, Processes, Serial
+from germline.errors import InputError
+from germline.messages import Evaluation, Failure, Lost
+from germline.run import loop
+from germline.run import spec as specs
+from germline.run.store import Store
+
+
+class Unreliable(Serial):
+    """An engine that delivers late, twice, in another order, and loses things, as real ones do."""
+
+    def __init__(self):
+        super().__init__(trust=True)
+        self.rng = np.random.default_rng(0)
+        self.late = []
+
+    def results(self, timeout):
+        found = [*super().results(timeout), *self.late]
+        self.late = [event for event in found if self.rng.random() < 0.3]
+        lost = [event.key for event in found if self.rng.random() < 0.05]
+        if lost:
+            yield Lost(tuple(lost), "lost on the way")
+        for index in self.rng.permutation(len(found)):
+            event = found[index]
+            if event.key not in lost and event not in self.late:
+                yield event
+                if self.rng.random() < 0.2:
+                    yield event
+        yield Failure(("another run", 0, 0, 0), "not ours")
+
+
+BACKENDS = {
+    "serial": lambda: Serial(trust=True),
+    "one process": lambda: Processes(1, trust=True),
+    "two processes": lambda: Processes(2, trust=True),
+    "four processes": lambda: Processes(4, trust=True),
+    "unreliable": Unreliable,
+}
+
+RUNS = {
+    "ga on the host": {
+        "task": {"name": "gym", "id": "CartPole-v1", "lanes": 4},
+        "policy": {"name": "mlp", "hidden": [8], "normalise": "observations"},
+        "algorithm": {
+            "name": "ga",
+            "population": 16,
+            "parents": 4,
+            "sigma": 0.5,
+            "candidates": 3,
+            "candidate_episodes": 5,
+            "cap": 60,
+        },
+    },
+    "ga on the device": {
+        "task": {"name": "functional", "id": "CartPole-v1", "slots": 16},
+        "policy": {"name": "mlp", "hidden": [8]},
+        "algorithm": {"name": "ga", "population": 150, "sigma": 0.5, "candidates": 3},
+    },
+    "es on the device": {
+        "task": {"name": "functional", "id": "Pendulum-v1", "slots": 16},
+        "policy": {"name": "mlp", "hidden": [8], "normalise": "observations"},
+        "algorithm": {"name": "es", "population": 40, "sigma": 0.1, "adaptive_cap": True},
+    },
+    "es on a function": {
+        "task": {"name": "near"},
+        "policy": {"name": "mlp", "hidden": [8]},
+        "algorithm": {"name": "es", "population": 40, "sigma": 0.1},
+    },
+    "random search with a recurrent policy": {
+        "task": {"name": "gym", "id": "Pendulum-v1"},
+        "policy": {"name": "gru", "units": 4},
+        "algorithm": {"name": "random-search", "population": 8, "candidates": 2, "cap": 20},
+    },
+}
+
+
+def resolved(values, generations=3):
+    values = {"imports": ["games"], "stop": {"generations": generations}, **values}
+    return specs.resolve(specs.parse(values), trust=True)
+
+
+def digest(folder, values, backend, generations=3):
+    run = resolved(values, generations)
+    loop.create(folder, run)
+    with backend:
+        loop.evolve(folder, run, backend)
+    with Store.open(folder) as store:
+        return store.digest()
+
+
+@pytest.fixture(scope="module")
+def serial_digests(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("serial")
+    return {
+        name: digest(folder / str(number), values, Serial(trust=True))
+        for number, (name, values) in enumerate(RUNS.items())
+    }
+
+
+@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("backend", [b for b in BACKENDS if b != "serial"])
+def test_it_equals_the_serial_one(backend, name, tmp_path, serial_digests):
+    assert digest(tmp_path / "run", RUNS[name], BACKENDS[backend]()) == serial_digests[name]
+
+
+@pytest.fixture(params=["serial", "two processes", "unreliable"])
+def backend(request):
+    with BACKENDS[request.param]() as made:
+        yield made
+
+
+def requests_of(run, seed=1):
+    return run.algorithm.ask(run.algorithm.start(seed, run.problem.policy, "run"))
+
+
+def answers(dispatcher, requests):
+    return [answer for part in dispatcher.run(requests) for answer in part]
+
+
+def test_every_request_is_answered_once(backend):
+    run = resolved(RUNS["ga on the device"])
+    backend.open(run.problem)
+    requests = requests_of(run)
+    dispatcher = Dispatcher(backend)
+    for _ in range(2):
+        found = answers(dispatcher, requests)
+        assert sorted(a.key for a in found) == sorted(r.key for r in requests)
+        assert all(isinstance(answer, Evaluation) for answer in found)
+
+
+def test_an_individual_that_breaks_the_task_fails_alone(backend):
+    run = resolved({**RUNS["es on a function"], "task": {"name": "brittle"}})
+    backend.open(run.problem)
+    found = answers(Dispatcher(backend), requests_of(run))
+    failed = [answer for answer in found if isinstance(answer, Failure)]
+    assert 0 < len(failed) < len(found)
+    assert {answer.reason for answer in failed} == {"ZeroDivisionError: float division by zero"}
+
+
+def test_blobs_reach_whoever_needs_them(backend):
+    """The second generation of ES plays around a centre that only a blob knows."""
+    run = resolved(RUNS["es on a function"])
+    state = run.algorithm.start(1, run.problem.policy, "run")
+    backend.open(run.problem)
+    dispatcher = Dispatcher(backend)
+    for _ in range(2):
+        found = answers(dispatcher, run.algorithm.ask(state))
+        assert not [answer for answer in found if isinstance(answer, Failure)]
+        state, _, blobs = run.algorithm.tell(state, found)
+        for blob in blobs.values():
+            backend.put(blob)
+
+
+def test_workers_are_told_of(backend):
+    run = resolved(RUNS["es on a function"])
+    backend.open(run.problem)
+    requests = requests_of(run)
+    answers(Dispatcher(backend), requests)
+    assert sum(worker.done for worker in backend.workers()) >= len(requests)
+    assert sum(worker.holds for worker in backend.workers()) == 0
+
+
+def test_code_is_not_imported_without_trust():
+    run = resolved(RUNS["es on a function"])
+    with Serial() as serial, pytest.raises(InputError, match="imports: games is code"):
+        serial.open(run.problem)
+    with Processes(1) as processes:
+        processes.open(run.problem)
+        with pytest.raises(InputError, match="imports: games is code"):
+            answers(Dispatcher(processes), requests_of(run))
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_worker_that_dies_or_freezes_is_replaced(number):
+    run = resolved(RUNS["es on a function"] | {"task": {"name": "positive"}})
+    with Processes(2, trust=True) as backend:
+        backend.open(run.problem)
+        dispatcher = Dispatcher(backend, patience=20 if number == signal.SIGKILL else 3)
+        requests = requests_of(run)
+        wanted = sorted(answers(dispatcher, requests), key=lambda a: a.key)
+        before = {worker.name for worker in backend.workers()}
+        os.kill(backend._workers[0].process.pid, number)
+        found = sorted(answers(dispatcher, requests), key=lambda a: a.key)
+        assert [(a.key, a.returns) for a in found] == [(a.key, a.returns) for a in wanted]
+        assert len({worker.name for worker in backend.workers()} - before) == 1
+
+
+def test_a_request_that_kills_its_workers_is_put_aside():
+    run = resolved({**RUNS["es on a function"], "task": {"name": "deadly"}})
+    with Processes(2, trust=True) as backend:
+        backend.open(run.problem)
+        found = answers(Dispatcher(backend, attempts=2), requests_of(run))
+    failed = [answer for answer in found if isinstance(answer, Failure)]
+    assert len(failed) == 1
+    assert failed[0].attempts == 2
+    assert "ended with code" in failed[0].reason
+    assert len(found) == 41
+
+
+def test_workers_that_cannot_start_are_not_started_for_ever(monkeypatch):
+    from germline.backends import processes
+
+    monkeypatch.setattr(processes, "PROGRAM", "raise SystemExit(7)")
+    run = resolved(RUNS["es on a function"])
+    with Processes(1, trust=True) as backend:
+        backend.open(run.problem)
+        with pytest.raises(RuntimeError, match="workers end with code 7 before"):
+            answers(Dispatcher(backend), requests_of(run))
+
+
+def test_a_script_without_a_guard_can_use_processes(tmp_path):
+    """Workers are programs of their own: they do not import the script that starts them."""
+    import subprocess
+    import sys
+
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from germline.backends import Dispatcher, Processes\n"
+        "from germline.messages import Key, Problem, Request\n"
+        "from germline.files import TaskRef\n"
+        "from germline.genome import Birth, Genome\n"
+        "from germline import policies\n"
+        "policy = policies.reference('mlp', policies.make('mlp', {'hidden': [4]}))\n"
+        "print('once')\n"
+        "with Processes(2) as backend:\n"
+        "    backend.open(Problem(TaskRef('gym', {'id': 'CartPole-v1'}), policy))\n"
+        "    asked = [Request(Key('', 0, 0, n), Genome(policy, Birth(n)), (n,)) for n in (1, 2)]\n"
+        "    found = [a for part in Dispatcher(backend).run(asked) for a in part]\n"
+        "    print(len(found))\n"
+    )
+    run = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
+    assert run.stdout == "once\n2\n"
