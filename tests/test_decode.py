@@ -1,6 +1,8 @@
 import json
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,6 +15,7 @@ from germline.genome import Birth, Gene, Genome
 from germline.layout import Layout, Tensor
 from samples import (
     HEADS,
+    OPERATORS,
     PLAIN,
     bits,
     genes,
@@ -112,6 +115,23 @@ def test_a_batch_may_mix_operators_roots_and_ages():
     found = Decoder(PLAIN).decode_many(mixed)
     expected = [reference.decode(genome, PLAIN) for genome in mixed]
     assert (bits(found) == bits(np.stack(expected))).all()
+
+
+@pytest.mark.parametrize("kind", ["births", "children", "old children", "mixed", *OPERATORS])
+def test_a_recipe_decodes_inside_a_compiled_program(kind):
+    births = [Genome(policy_for(HEADS), Birth(seed)) for seed in range(5)]
+    operator = kind if kind in OPERATORS else "gaussian"
+    children = [birth.child(Gene(9, 0.1, operator)) for birth in births[:3] * 2]
+    genomes = {
+        "births": births,
+        "old children": [child.child(Gene(i, 0.2)) for i, child in enumerate(children)],
+        "mixed": [*births, *children, children[0].child(Gene(1, 0.1, "lowrank:2"))],
+    }.get(kind, children)
+    decoder = Decoder(HEADS)
+    recipe = decoder.recipe(genomes, 12)
+    found = jax.jit(lambda recipe, number: jax.lax.map(recipe, number))(recipe, jnp.arange(12))
+    wanted = [decoder.decode(genome) for genome in (genomes + genomes[-1:] * 12)[:12]]
+    assert np.array_equal(bits(found), [bits(theta) for theta in wanted])
 
 
 def test_children_never_enter_the_cache_and_old_parents_leave_it():

@@ -8,7 +8,9 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Sequence
 from functools import partial
 from itertools import groupby
+from typing import Protocol
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -56,6 +58,48 @@ def _children(
         return mutation.mutate(parents[parent], seed, scales, operator, layout)
 
     return jax.vmap(child)(index, seeds, scales)
+
+
+class Recipe(Protocol):
+    """How to decode one of several genomes, by its number, inside a compiled program."""
+
+    def __call__(self, number: jax.Array) -> jax.Array:
+        """Give the weights [params]."""
+        ...
+
+
+class _Births(eqx.Module):
+    """Individuals without genes."""
+
+    layout: Layout = eqx.field(static=True)
+    seeds: jax.Array
+
+    def __call__(self, number: jax.Array) -> jax.Array:
+        return mutation.birth(self.seeds[number], self.layout)
+
+
+class _Children(eqx.Module):
+    """Individuals whose last genes share one operator."""
+
+    layout: Layout = eqx.field(static=True)
+    operator: Operator = eqx.field(static=True)
+    parents: jax.Array
+    index: jax.Array
+    seeds: jax.Array
+    scales: jax.Array
+
+    def __call__(self, number: jax.Array) -> jax.Array:
+        parent, seed, scales = self.parents[self.index[number]], self.seeds[number], self.scales
+        return mutation.mutate(parent, seed, scales[number], self.operator, self.layout)
+
+
+class _Rows(eqx.Module):
+    """Individuals that were decoded beforehand."""
+
+    thetas: jax.Array
+
+    def __call__(self, number: jax.Array) -> jax.Array:
+        return self.thetas[number]
 
 
 class Decoder:
@@ -107,6 +151,25 @@ class Decoder:
         order = np.argsort(np.concatenate([np.array(m) for m in groups.values()]))
         return jnp.concatenate(parts)[order]
 
+    def recipe(self, genomes: Sequence[Genome], width: int) -> "Recipe":
+        """Give how to decode any of the genomes inside a compiled program, by its number.
+
+        The places up to `width` repeat the last genome, so that few widths are compiled. Children
+        of one operator, and births, are then decoded where they are used, and not kept.
+        """
+        genomes = [*genomes, *[genomes[-1]] * (width - len(genomes))]
+        for genome in genomes:
+            self._check(genome)
+        if not any(genome.genes for genome in genomes):
+            births = [g.root.seed for g in genomes if isinstance(g.root, Birth)]
+            if len(births) == width:
+                return _Births(self.layout, jnp.asarray(np.array(births, np.uint32)))
+        elif len({genome.genes[-1].operator if genome.genes else None for genome in genomes}) == 1:
+            parents, index, operator, seeds, scales = self._family(genomes)
+            numbers = (jnp.asarray(part) for part in (index, seeds, scales))
+            return _Children(self.layout, operator, parents, *numbers)
+        return _Rows(self.decode_many(genomes))
+
     def adopt(self, genome: Genome, blob: bytes, sha256: str) -> None:
         """Take an ancestor's weights from a blob instead of replaying it; refused if tampered."""
         self._check(genome)
@@ -125,6 +188,13 @@ class Decoder:
 
     def _siblings(self, genomes: Sequence[Genome]) -> jax.Array:
         """Children [n, params] whose last genes share one operator."""
+        parents, index, operator, seeds, scales = self._family(genomes)
+        return _children(parents, index, seeds, scales, operator, self.layout)
+
+    def _family(
+        self, genomes: Sequence[Genome]
+    ) -> tuple[jax.Array, np.ndarray, Operator, np.ndarray, np.ndarray]:
+        """The parents [p, params] of genomes, which of them is whose [n], and the last genes."""
         row: dict[str | None, int] = {}
         index = [row.setdefault(g.parent_digest, len(row)) for g in genomes]
         first = [index.index(i) for i in range(len(row))]
@@ -132,8 +202,7 @@ class Decoder:
         # Padded to a power of two, so that the number of parents seldom means a compilation.
         parents += parents[:1] * ((1 << (len(parents) - 1).bit_length()) - len(parents))
         operator, seeds, scales = self._numbers([g.genes[-1] for g in genomes])
-        stacked = jnp.stack(parents)
-        return _children(stacked, np.array(index, np.int32), seeds, scales, operator, self.layout)
+        return jnp.stack(parents), np.array(index, np.int32), operator, seeds, scales
 
     def _root(self, genome: Genome) -> jax.Array:
         if isinstance(genome.root, Birth):

@@ -81,7 +81,7 @@ class Evaluator:
         try:
             outcomes = self._played(requests)
         except Exception as error:  # a task may fail in any way; the run goes on without it
-            if isinstance(error, InputError) or len(requests) == 1:
+            if len(requests) == 1:
                 reason = shorten(f"{type(error).__name__}: {error}")
                 return [Failure(request.key, reason) for request in requests]
             return [result for request in requests for result in self._scored([request])]
@@ -101,7 +101,10 @@ class Evaluator:
             for player, request in enumerate(requests)
             for seed in request.episode_seeds
         ]
-        outcomes = iter(self.task.play(players, episodes))
+        found = self.task.play(players, episodes)
+        if len(found) != len(episodes):
+            raise ValueError(f"the task gave {len(found)} outcomes for {len(episodes)} episodes")
+        outcomes = iter(found)
         return [[next(outcomes) for _ in request.episode_seeds] for request in requests]
 
     def _context(self, digest: str | None) -> Context | None:
@@ -115,16 +118,16 @@ class Evaluator:
         return Context(mean, std)
 
     def _result(self, request: Request, outcomes: list[Outcome], seconds: float) -> Result:
-        scores = tuple(outcome.score for outcome in outcomes)
+        scores = tuple([float(outcome.score) for outcome in outcomes])
         if not all(map(math.isfinite, scores)):
             return Failure(request.key, f"its returns are {shorten(str(list(scores)))}")
         return Evaluation(
             request.key,
             scores,
-            tuple([outcome.steps for outcome in outcomes]),
-            tuple([outcome.frames for outcome in outcomes]),
+            tuple([int(outcome.steps) for outcome in outcomes]),
+            tuple([int(outcome.frames) for outcome in outcomes]),
             "".join([outcome.end for outcome in outcomes]),
-            outcomes[-1].behaviour,
+            tuple([float(number) for number in outcomes[-1].behaviour]),
             _added([o.sums for o in outcomes if o.sums is not None]),
             seconds,
             self.worker,

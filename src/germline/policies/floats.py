@@ -56,10 +56,15 @@ class FloatLayers(eqx.Module):
         return leaves[0].dtype if leaves else jnp.dtype(jnp.float32)
 
     def observe(self, obs: jax.Array) -> jax.Array:
-        """Pixels (uint8) become 0...1, int8 becomes -1...1, other numbers stay."""
-        x = obs.astype(jnp.float32) * _OBSERVED.get(str(obs.dtype), 1.0)
+        """Pixels (uint8) become 0...1, int8 becomes -1...1, other numbers stay.
+
+        Statistics are those of observations as they come, so they do both at once.
+        """
+        x = obs.astype(jnp.float32)
         if "" in self.statistics:
             x = jnp.clip(self.statistics[""](x), -_FAR, _FAR)
+        else:
+            x = x * _OBSERVED.get(str(obs.dtype), 1.0)
         return x.astype(self.dtype)
 
     def linear(self, name: str, x: jax.Array) -> jax.Array:

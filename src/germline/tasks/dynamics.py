@@ -5,6 +5,8 @@ terminated)`, both for one episode, to be mapped over many. Time limits are not 
 """
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -42,9 +44,9 @@ class Dynamics(Protocol):
         ...
 
 
-def dynamics(suite: Suite, name: str) -> Dynamics:
-    """Give an environment by its suite and name."""
-    return {"gymnasium": _gymnasium, "gymnax": _gymnax, "brax": _brax}[suite](name)
+def dynamics(suite: Suite, name: str, limit: int | None = None) -> Dynamics:
+    """Give an environment by its suite and name, its own time limit replaced if one is given."""
+    return {"gymnasium": _gymnasium, "gymnax": _gymnax, "brax": _brax}[suite](name, limit)
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class Functional:
             return after, env.observation(after, key, params), reward, over
 
 
-def _gymnasium(name: str) -> Dynamics:
+def _gymnasium(name: str, limit: int | None) -> Dynamics:
     from gymnasium.envs.phys2d.cartpole import CartPoleFunctional, CartPoleParams
     from gymnasium.envs.phys2d.pendulum import PendulumFunctional, PendulumParams
 
@@ -85,10 +87,10 @@ def _gymnasium(name: str) -> Dynamics:
     }
     if name not in known:
         raise InputError(f"task functional: id: {name!r} is not known; {nearest(name, known)}")
-    kind, params, limit = known[name]
+    kind, params, own = known[name]
     environment = kind()
     space = of_gymnasium(name, environment.observation_space, environment.action_space)
-    return Functional(environment, params, space, limit)
+    return Functional(environment, params, space, limit or own)
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ class Gymnax:
         return after, obs, jnp.asarray(reward, jnp.float32), jnp.asarray(over, bool)
 
 
-def _gymnax(name: str) -> Dynamics:
+def _gymnax(name: str, limit: int | None) -> Dynamics:
     try:
         import gymnax
     except ImportError as error:
@@ -125,9 +127,9 @@ def _gymnax(name: str) -> Dynamics:
         hint = nearest(name, gymnax.registered_envs)
         raise InputError(f"task functional: id: {name!r} is not one of gymnax's; {hint}")
     environment, params = gymnax.make(name)
-    limit = int(params.max_steps_in_episode)
+    own = int(params.max_steps_in_episode)
     # Past the limit, so that the end gymnax reports is never the limit's.
-    params = params.replace(max_steps_in_episode=limit + 1)
+    params = params.replace(max_steps_in_episode=max(own, limit or own) + 1)
     seen, actions = environment.observation_space(params), environment.action_space(params)
     if not hasattr(seen, "shape") or not hasattr(seen, "low"):
         raise InputError(f"task functional: id: {name}: its observations are no array of numbers")
@@ -137,7 +139,7 @@ def _gymnax(name: str) -> Dynamics:
         shape = tuple(actions.shape)
         low, high = (jnp.broadcast_to(side, shape) for side in (actions.low, actions.high))
         space = continuous(tuple(seen.shape), "float32", low, high, shape)
-    return Gymnax(environment, params, space, limit)
+    return Gymnax(environment, params, space, limit or own)
 
 
 @dataclass(frozen=True)
@@ -150,20 +152,19 @@ class Brax:
 
     def reset(self, key: Array) -> tuple[State, Array]:
         """Draw a first state."""
-        with jax.numpy_dtype_promotion("standard"):
+        with _quietly():
             state = self.environment.reset(key)
         return state, state.obs
 
     def step(self, state: State, action: Array, key: Array) -> tuple[State, Array, Array, Array]:
         """Go one physics step on; nothing in it is random."""
-        with jax.numpy_dtype_promotion("standard"):
+        with _quietly():
             after = self.environment.step(state, action)
         return after, after.obs, jnp.asarray(after.reward, jnp.float32), after.done > 0
 
 
-def _brax(name: str) -> Dynamics:
-    with warnings.catch_warnings(), jax.numpy_dtype_promotion("standard"):
-        warnings.simplefilter("ignore")  # Brax speaks of its dependencies' future
+def _brax(name: str, limit: int | None) -> Dynamics:
+    with _quietly():
         try:
             from brax import envs
         except ImportError as error:
@@ -175,7 +176,15 @@ def _brax(name: str) -> Dynamics:
         ones = jnp.ones(environment.action_size)
         seen = (int(environment.observation_size),)
         space = continuous(seen, "float32", -ones, ones, (int(environment.action_size),))
-    return Brax(environment, space, 1000)
+    return Brax(environment, space, limit or 1000)
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Brax warns of its dependencies' future, and mixes dtypes."""
+    with warnings.catch_warnings(), jax.numpy_dtype_promotion("standard"):
+        warnings.simplefilter("ignore")
+        yield
 
 
 def _absent(package: str, error: ImportError) -> InputError:

@@ -9,13 +9,15 @@ import jax.numpy as jnp
 import msgspec
 import numpy as np
 
-from germline.policies.protocols import Array
+from germline.decode import Recipe
+from germline.policies.protocols import Array, Policy
 from germline.tasks.padding import SMALLEST, padded
 from germline.tasks.players import Players
 from germline.tasks.protocols import TERMINATED, Episode, Outcome, Task
 from germline.tasks.spaces import Space
 
 Score = Callable[[Any, Any], Any]
+Build = Callable[[jax.Array], Policy]
 
 
 class Function(msgspec.Struct, frozen=True):
@@ -49,12 +51,14 @@ class Traced(msgspec.Struct, frozen=True):
 
     def play(self, players: Players, episodes: Sequence[Episode]) -> list[Outcome]:
         """Trace the function once, map it over players and seeds."""
-        policies = players.policies(range(len(players)), padded(len(players)))
+        recipe = players.recipe(padded(len(players)))
         width = padded(len(episodes))
         who, seeds = np.zeros(width, np.int32), np.zeros(width, np.uint32)
         who[: len(episodes)] = [e.player for e in episodes]
         seeds[: len(episodes)] = [e.seed for e in episodes]
-        scores = np.asarray(_scores(type(self).score, policies, who, seeds), np.float64)
+        scores = np.asarray(
+            _scores(type(self).score, players.build, recipe, who, seeds), np.float64
+        )
         return [_outcome(score) for score in scores[: len(episodes)].tolist()]
 
     def close(self) -> None:
@@ -62,12 +66,9 @@ class Traced(msgspec.Struct, frozen=True):
 
 
 @eqx.filter_jit
-def _scores(score: Score, policies: Any, who: Array, seeds: Array) -> jax.Array:  # noqa: ANN401
-    arrays, rest = eqx.partition(policies, eqx.is_array)
-
+def _scores(score: Score, build: Build, recipe: Recipe, who: Array, seeds: Array) -> jax.Array:
     def one(player: jax.Array, seed: jax.Array) -> jax.Array:
-        policy = eqx.combine(jax.tree.map(lambda leaf: leaf[player], arrays), rest)
-        return jnp.asarray(score(policy, seed), jnp.float32)
+        return jnp.asarray(score(build(recipe(player)), seed), jnp.float32)
 
     # In batches of one size: the number of players must not change how sums are rounded.
     return jax.lax.map(lambda pair: one(*pair), (who, seeds), batch_size=SMALLEST)

@@ -5,7 +5,7 @@ over are filled from the queue of (player, episode), each with the weights of it
 shape of a step is always the same, so a result does not depend on how many play, nor in which slot.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Annotated, ClassVar, NamedTuple
 
@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import msgspec
 import numpy as np
 
+from germline.decode import Recipe
 from germline.messages import Sums
 from germline.policies.protocols import Array, Carry, Policy
 from germline.tasks.dynamics import Dynamics, State, Suite, dynamics
@@ -24,7 +25,7 @@ from germline.tasks.protocols import CAPPED, LIMIT, TERMINATED, Episode, Outcome
 from germline.tasks.spaces import Space
 
 MAX_STEPS = 2**24  # counted in float32 and int32 alike
-BUDGET = 2**28  # bytes of decoded weights at a time
+CACHE = 2**19  # bytes of weights that are read again in every step
 
 _ENDS = ("", TERMINATED, LIMIT, CAPPED)
 
@@ -32,47 +33,33 @@ _ENDS = ("", TERMINATED, LIMIT, CAPPED)
 class Functional(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An environment on the device, by suite and id.
 
-    `slots` episodes are under way at a time, looked after every `segment` steps; `limit` replaces
-    the environment's own time limit.
+    `slots` episodes are under way at a time, looked after every `segment` steps; if not said, as
+    many as a core's cache can hold. `limit` replaces the environment's own time limit.
     """
 
     together: ClassVar[bool] = True
 
     id: Annotated[str, msgspec.Meta(max_length=200)]
     suite: Suite = "gymnasium"
-    slots: Annotated[int, msgspec.Meta(ge=1, le=2**20)] = 64
+    slots: Annotated[int, msgspec.Meta(ge=1, le=2**20)] | None = None
     segment: Annotated[int, msgspec.Meta(ge=1, le=2**10)] = 8
     limit: Annotated[int, msgspec.Meta(ge=1, le=MAX_STEPS)] | None = None
 
     def space(self) -> Space:
         """The space of the environment."""
-        return _dynamics(self.suite, self.id).space
+        return _dynamics(self.suite, self.id, self.limit).space
 
     def play(self, players: Players, episodes: Sequence[Episode]) -> list[Outcome]:
-        """Play all episodes, as many players at a time as fit the memory."""
-        size = players.spec.layout().size
-        chunk = max(1, BUDGET // (4 * size))
-        outcomes: dict[int, Outcome] = {}
-        for first in range(0, len(players), chunk):
-            mine = range(first, min(first + chunk, len(players)))
-            numbers = [i for i, e in enumerate(episodes) if e.player in mine]
-            if numbers:
-                found = self._chunk(players, mine, [episodes[i] for i in numbers])
-                outcomes.update(zip(numbers, found, strict=True))
-        return [outcomes[i] for i in range(len(episodes))]
-
-    def close(self) -> None:
-        """Nothing was opened."""
-
-    def _chunk(self, players: Players, mine: range, episodes: Sequence[Episode]) -> list[Outcome]:
-        """Outcomes of episodes whose players are decoded together."""
+        """Play all episodes in one compiled program."""
         count = len(episodes)
         queue = np.zeros((3, padded(count)), np.int32)
-        queue[0, :count] = [e.player - mine.start for e in episodes]
+        queue[0, :count] = [e.player for e in episodes]
         queue[1, :count] = [e.seed for e in episodes]
         queue[2, :count] = [MAX_STEPS if e.cap is None else e.cap for e in episodes]
-        policies = players.policies(mine, padded(len(mine)))
-        results = _run(self, players.counting, policies, queue, np.array(count, np.int32))
+        slots = self.slots or fitting_slots(players.decoder.layout.size)
+        play = _Play(self.suite, self.id, slots, self.segment, self.limit, players.counting)
+        recipe = players.recipe(padded(len(players)))
+        results = _run(play, players.build, recipe, queue, np.array(count, np.int32))
         scores, steps, ends, *totals = (np.asarray(part)[:count] for part in results)
         rows = zip(scores.astype(np.float64).tolist(), steps.tolist(), ends.tolist(), strict=True)
         outcomes = [Outcome(score, n, n, _ENDS[end]) for score, n, end in rows]
@@ -84,13 +71,15 @@ class Functional(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             for o, t, s in zip(outcomes, total, squares, strict=True)
         ]
 
+    def close(self) -> None:
+        """Nothing was opened."""
+
 
 class _Slots(NamedTuple):
     """Episodes under way, all with a leading axis [slots]."""
 
     episode: jax.Array  # its number in the queue
     live: jax.Array
-    policy: Policy
     carry: Carry
     state: State
     obs: Array
@@ -101,29 +90,53 @@ class _Slots(NamedTuple):
     totals: tuple[Array, ...]
 
 
+class _Play(NamedTuple):
+    """What a compiled program is made for."""
+
+    suite: Suite
+    id: str
+    slots: int
+    segment: int
+    limit: int | None
+    counting: bool
+
+
+def fitting_slots(size: int) -> int:
+    """How many networks of `size` weights a core's cache holds beside each other: 4 to 16.
+
+    Few, because the last episode of a queue is played by all slots, however few are alive.
+    """
+    return max(4, min(16, 1 << max(0, (CACHE // (4 * size)).bit_length() - 1)))
+
+
 @eqx.filter_jit
 def _run(
-    task: Functional, counting: bool, policies: Policy, queue: Array, count: Array
+    task: _Play,
+    build: Callable[[jax.Array], Policy],
+    recipe: Recipe,
+    queue: Array,
+    count: Array,
 ) -> tuple[jax.Array, ...]:
     """Scores, steps, ends and sums of observations [episodes] for a queue [3, episodes]."""
-    environment = _dynamics(task.suite, task.id)
-    limit = task.limit or environment.limit or MAX_STEPS
+    environment = _dynamics(task.suite, task.id, task.limit)
+    limit = environment.limit or MAX_STEPS
     player, seed, cap = queue
     width = player.shape[0]
-    arrays, rest = eqx.partition(policies, eqx.is_array)
+    _, rest = eqx.partition(eqx.filter_eval_shape(build, recipe(jnp.int32(0))), _is_array)
 
-    def start(episode: jax.Array) -> _Slots:
-        policy = jax.tree.map(lambda leaf: leaf[player[episode]], arrays)
+    def start(episode: jax.Array) -> tuple[Policy, _Slots]:
+        """A player's arrays and the beginning of an episode."""
+        policy = build(recipe(player[episode]))
         key = jax.random.key(seed[episode])
         state, obs = environment.reset(key)
-        carry = eqx.combine(policy, rest).initial_carry()
         none, nought = jnp.int32(0), jnp.float32(0)
-        totals = (jnp.zeros_like(obs), jnp.zeros_like(obs)) if counting else ()
-        begun = (jnp.bool_(True), policy, carry, state, obs, key, none, nought, none, totals)
-        return _Slots(episode, *jax.tree.map(_firm, begun))
+        totals = (jnp.zeros_like(obs), jnp.zeros_like(obs)) if task.counting else ()
+        begun = (policy.initial_carry(), state, obs, key, none, nought, none, totals)
+        slot = _Slots(episode, jnp.bool_(True), *jax.tree.map(_firm, begun))
+        return eqx.filter(policy, eqx.is_array), slot
 
-    def step(slot: _Slots) -> _Slots:
-        output, carry = eqx.combine(slot.policy, rest)(slot.obs, slot.carry)
+    def step(arrays: Policy, slot: _Slots) -> _Slots:
+        output, carry = eqx.combine(arrays, rest)(slot.obs, slot.carry)
         action = environment.space.action(output)
         key = jax.random.fold_in(slot.key, slot.steps)
         state, obs, reward, over = environment.step(slot.state, action, key)
@@ -132,59 +145,59 @@ def _run(
         ends = (over, steps >= limit, steps >= cap[slot.episode])
         end = jnp.select(ends, [jnp.int32(1), jnp.int32(2), jnp.int32(3)], jnp.int32(0))
         seen = (slot.obs, slot.obs * slot.obs)[: len(slot.totals)]
-        moved = jax.tree.map(_firm, (carry, state, obs))
+        carry, state, obs = jax.tree.map(_firm, (carry, state, obs))
         return slot._replace(
             live=live & (end == 0),
-            carry=moved[0],
-            state=moved[1],
-            obs=moved[2],
+            carry=carry,
+            state=state,
+            obs=obs,
             steps=steps,
             score=slot.score + jnp.where(live, reward, 0),
             end=jnp.where(live, end, slot.end),
             totals=tuple(t + jnp.where(live, x, 0) for t, x in zip(slot.totals, seen, strict=True)),
         )
 
-    def finished(slots: _Slots, results: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+    def finished(slots: _Slots, results: _Results) -> _Results:
         at = jnp.where(slots.live, width, slots.episode)  # past the end is not written
         found = (slots.score, slots.steps, slots.end, *slots.totals)
         return tuple(r.at[at].set(f, mode="drop") for r, f in zip(results, found, strict=True))
 
-    def refill(turn: _Turn) -> _Turn:
-        slots, following, results = turn
-        results = finished(slots, results)
-        free = ~slots.live
-        wanted = following + jnp.cumsum(free, dtype=jnp.int32) - 1
-        taken = free & (wanted < count)
-        begun = jax.vmap(start)(jnp.where(taken, wanted, 0))
-        chosen = partial(_where, taken)
-        slots = jax.tree.map(chosen, begun, slots)
-        return slots, jnp.minimum(following + free.sum(dtype=jnp.int32), count), results
-
     def segment(turn: _Turn) -> _Turn:
-        waiting = turn[1] < count
-        turn = jax.lax.cond(waiting & ~turn[0].live.all(), refill, lambda turn: turn, turn)
-        slots, following, results = turn
-        slots = jax.lax.fori_loop(0, task.segment, lambda _, s: jax.vmap(step)(s), slots)
-        return slots, following, results
+        players, slots, following, results = turn
+        results = finished(slots, results)
+        free = jnp.minimum((~slots.live).sum(dtype=jnp.int32), count - following)
+        order = jnp.argsort(slots.live)  # those that are free come first
+
+        # One after another, in place: only the weights of a new player are copied.
+        def fill(number: jax.Array, filled: tuple[Policy, _Slots]) -> tuple[Policy, _Slots]:
+            new, at = start(following + number), order[number]
+            return jax.tree.map(lambda old, leaf: old.at[at].set(leaf), filled, new)
+
+        players, slots = jax.lax.fori_loop(0, free, fill, (players, slots))
+        move = partial(jax.vmap(step), players)
+        slots = jax.lax.fori_loop(0, task.segment, lambda _, slots: move(slots), slots)
+        return players, slots, following + free, results
 
     def going(turn: _Turn) -> jax.Array:
-        return (turn[1] < count) | turn[0].live.any()
+        _, slots, following, _ = turn
+        return (following < count) | slots.live.any()
 
-    idle = jax.vmap(start)(jnp.zeros(task.slots, jnp.int32))
-    idle = idle._replace(live=jnp.zeros_like(idle.live), episode=jnp.full_like(idle.episode, width))
+    first = jax.tree.map(lambda leaf: jnp.stack([leaf] * task.slots), start(jnp.int32(0)))
+    players, slots = first
+    idle = slots._replace(live=jnp.zeros_like(slots.live), episode=slots.episode + width)
     shape = (width, *environment.space.observation)
     counts = (jnp.zeros(width), jnp.zeros(width, jnp.int32), jnp.zeros(width, jnp.int32))
     results = (*counts, *(jnp.zeros(shape) for _ in idle.totals))
-    slots, _, results = jax.lax.while_loop(going, segment, (idle, jnp.int32(0), results))
-    return finished(slots, results)
+    turn = jax.lax.while_loop(going, segment, (players, idle, jnp.int32(0), results))
+    return finished(turn[1], turn[3])
 
 
-_Turn = tuple[_Slots, jax.Array, tuple[jax.Array, ...]]
+_Results = tuple[jax.Array, ...]
+_Turn = tuple[Policy, _Slots, jax.Array, _Results]
 
 
-def _where(taken: jax.Array, new: Array, old: Array) -> Array:
-    mask = taken.reshape(taken.shape + (1,) * (new.ndim - 1))
-    return jnp.where(mask, new, old)
+def _is_array(leaf: object) -> bool:
+    return eqx.is_array(leaf) or isinstance(leaf, jax.ShapeDtypeStruct)
 
 
 def _firm(leaf: Array) -> jax.Array:
@@ -197,5 +210,5 @@ _cast = jax.lax.convert_element_type
 
 
 @lru_cache(maxsize=16)
-def _dynamics(suite: Suite, name: str) -> Dynamics:
-    return dynamics(suite, name)
+def _dynamics(suite: Suite, name: str, limit: int | None) -> Dynamics:
+    return dynamics(suite, name, limit)

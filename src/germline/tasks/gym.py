@@ -5,6 +5,7 @@ batch. The number of lanes depends on the request alone, because the size of a b
 floats are rounded.
 """
 
+import contextlib
 from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
@@ -73,14 +74,14 @@ class Gym(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if ":" in self.id:
             raise InputError(
-                f"task gym: id: {self.id!r} names a module, and that is code; "
+                f"id: {self.id!r} names a module, and that is code; "
                 "name it in `imports` and give the id alone"
             )
         given = [w if isinstance(w, Wrapper) else Wrapper(w) for w in self.wrappers]
         for wrapper in given:
             if wrapper.name not in WRAPPERS:
                 hint = nearest(wrapper.name, WRAPPERS)
-                raise InputError(f"task gym: wrappers: {wrapper.name!r} is not one of them; {hint}")
+                raise InputError(f"wrappers: {wrapper.name!r} is not one of them; {hint}")
         for options in (self.options, *(w.options for w in given)):
             _check_options(options)
         msgspec.structs.force_setattr(self, "wrappers", given)
@@ -126,9 +127,10 @@ class _Stage:
         return self.opened[number]
 
     def close(self) -> None:
-        for environment in self.opened:
-            environment.close()
-        self.opened.clear()
+        while self.opened:
+            environment = self.opened.pop()
+            with contextlib.suppress(Exception):  # it may be broken already
+                environment.close()
 
 
 def _stage(task: Gym) -> _Stage:
@@ -163,7 +165,7 @@ def _check_options(options: Mapping[str, object]) -> None:
     for name, value in options.items():
         texts = value if isinstance(value, list) else [value]
         if any(isinstance(text, str) and ("/" in text or "\\" in text) for text in texts):
-            raise InputError(f"task gym: options: {name}: {value!r} looks like a path; not allowed")
+            raise InputError(f"options: {name}: {value!r} looks like a path; not allowed")
 
 
 def _tuples(options: Options) -> dict[str, Any]:
@@ -234,6 +236,7 @@ def _play(task: Gym, policy: Policy, episodes: Sequence[Episode], counting: bool
     width = _width(task.lanes, len(episodes))
     lanes = [_Lane(stage.lane(i), space, counting) for i in range(width)]
     act = _act if all_arrays(policy) else _act_any
+    single = space.head is None and not space.sizes and not space.binary
     queue = deque(enumerate(episodes))
     outcomes: dict[int, Outcome] = {}
     seen = np.zeros((width, *space.observation), space.dtype)
@@ -250,7 +253,7 @@ def _play(task: Gym, policy: Policy, episodes: Sequence[Episode], counting: bool
             if lane.number is None:
                 continue
             lane.count(seen[i])
-            action = chosen[i] if chosen.ndim > 1 else int(chosen[i])
+            action = int(chosen[i]) if single else np.asarray(chosen[i])
             seen[i], outcome = lane.step(action)
             if outcome is None:
                 continue

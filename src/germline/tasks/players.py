@@ -1,12 +1,11 @@
 """The individuals of a batch, decoded when a task asks for them."""
 
 from collections.abc import Sequence
-from functools import partial
 
 import equinox as eqx
 import jax
 
-from germline.decode import Decoder
+from germline.decode import Decoder, Recipe
 from germline.files import Arithmetic
 from germline.genome import Genome
 from germline.policies.context import Context
@@ -17,6 +16,7 @@ from germline.policies.protocols import Policy, PolicySpec
 class Players:
     """Genomes of one policy and the means to decode them.
 
+    `build` turns weights [params] into a policy; `jit` and `vmap` of Equinox take it as it is.
     `counting` asks tasks to add up observations, for the statistics of a normaliser.
     """
 
@@ -32,21 +32,18 @@ class Players:
         self.decoder = decoder
         self.genomes = genomes
         self.counting = getattr(spec, "normalise", None) == "observations"
-        self._build = partial(build, spec, arithmetic=arithmetic, context=context)
+        self.build = eqx.Partial(build, spec, arithmetic=arithmetic, context=context)
 
     def __len__(self) -> int:
         return len(self.genomes)
 
     def policy(self, number: int) -> Policy:
         """One individual's policy."""
-        return self._build(self.decoder.decode(self.genomes[number]))
+        return self.build(self.decoder.decode(self.genomes[number]))
 
-    def policies(self, numbers: Sequence[int], width: int) -> Policy:
-        """Policies stacked [width, ...]; the places left over repeat the last one."""
-        chosen = [self.genomes[i] for i in numbers]
-        chosen += chosen[-1:] * (width - len(chosen))
-        thetas = self.decoder.decode_many(chosen)
-        return eqx.filter_vmap(self._build)(thetas)
+    def recipe(self, width: int) -> Recipe:
+        """Weights by the number of a player, below `width`, inside a compiled program."""
+        return self.decoder.recipe(self.genomes, width)
 
 
 def all_arrays(policy: Policy) -> bool:

@@ -1,0 +1,53 @@
+"""The conformance table of tasks. A new task joins by a line in `TASKS`."""
+
+import pytest
+
+import games
+from germline import policies, tasks
+
+# what it is called here → (registered name, settings)
+TASKS = {
+    "host CartPole": ("gym", {"id": "CartPole-v1"}),
+    "host Pendulum": ("gym", {"id": "Pendulum-v1"}),
+    "host MountainCar": ("gym", {"id": "MountainCarContinuous-v0"}),
+    "one of many states": ("gym", {"id": "FrozenLake-v1"}),
+    "a tuple of states": ("gym", {"id": "Blackjack-v1"}),
+    "fewer lanes than episodes": ("gym", {"id": "Acrobot-v1", "lanes": 3}),
+    "wrapped": (
+        "gym",
+        {
+            "id": "MountainCar-v0",
+            "wrappers": [
+                {"name": "TimeLimit", "options": {"max_episode_steps": 30}},
+                {"name": "FrameStackObservation", "options": {"stack_size": 3}},
+                "FlattenObservation",
+            ],
+        },
+    ),
+    "functional CartPole": ("functional", {"id": "CartPole-v1"}),
+    "functional Pendulum": ("functional", {"id": "Pendulum-v1", "slots": 5}),
+    "gymnax CartPole": ("functional", {"id": "CartPole-v1", "suite": "gymnax", "slots": 4}),
+    "gymnax Acrobot": ("functional", {"id": "Acrobot-v1", "suite": "gymnax", "segment": 3}),
+    "brax fast": ("functional", {"id": "fast", "suite": "brax", "slots": 4}),
+    "brax pendulum": ("functional", {"id": "inverted_pendulum", "suite": "brax", "slots": 4}),
+    "function": ("positive", {}),
+    "traced function": ("near", {}),
+}
+
+
+def test_every_task_of_germline_is_in_the_table():
+    # Other tests register tasks of their own, some of them to misbehave.
+    homes = {
+        name: getattr(kind, "score", kind).__module__
+        for name, kind in tasks.registry._registry.items()
+    }
+    ours = {name for name, home in homes.items() if home.startswith("germline.")}
+    assert ours <= {name for name, _ in TASKS.values()} <= set(tasks.names())
+
+
+# While it is traced, Brax speaks of its dependencies' future.
+@pytest.mark.parametrize("name", TASKS)
+def test_a_task_gives_the_same_outcomes_on_another_day(name):
+    task, settings = TASKS[name]
+    policy = policies.make("mlp", {"hidden": [3]}) if hasattr(games, task) else None
+    tasks.check(task, settings, policy=policy, cap=20)
