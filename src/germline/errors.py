@@ -14,7 +14,7 @@ class InputError(ValueError):
     """
 
 
-def explain(error: msgspec.ValidationError) -> str:
+def explain(error: msgspec.DecodeError) -> str:
     """Turn msgspec's "Expected ... - at `$.a[0].b`" into "a[0].b: expected ..."."""
     message, at, path = str(error).rpartition(" - at `$")
     if not at:

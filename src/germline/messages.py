@@ -197,7 +197,7 @@ def decode_requests(data: bytes, policy: PolicyRef, known: dict[str, Genome]) ->
     """
     try:
         batch = _batch.decode(data)
-    except msgspec.ValidationError as error:
+    except msgspec.DecodeError as error:
         raise InputError(f"batch: {explain(error)}") from None
     bases = {}
     for base in batch.bases:
@@ -207,7 +207,9 @@ def decode_requests(data: bytes, policy: PolicyRef, known: dict[str, Genome]) ->
         bases[base.digest] = genome
     known.clear()
     known.update(bases)
-    places = list(bases.values())
+    places = [bases[base.digest] for base in batch.bases]
+    if not all(0 <= child.base < len(places) for child in batch.children):
+        raise InputError(f"batch: an individual's base is not one of its {len(places)}")
     return [
         Request(
             c.key,
@@ -224,5 +226,5 @@ def decode_events(data: bytes) -> tuple[Event, ...]:
     """Read what a worker has to say."""
     try:
         return _events.decode(data)
-    except msgspec.ValidationError as error:
+    except msgspec.DecodeError as error:
         raise InputError(f"results: {explain(error)}") from None

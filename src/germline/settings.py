@@ -38,14 +38,16 @@ def convert(values: Mapping[str, Any], kind: type[T], at: str = "") -> T:
     for name in values:
         if name not in fields(kind):
             hint = nearest(str(name), fields(kind))
-            raise InputError(f"{at}{str(name)[:64]!r} is not one of its settings; {hint}")
+            where = f"{at.removesuffix('.')}: " if at.endswith(".") else at
+            raise InputError(f"{where}{str(name)[:64]!r} is not one of its settings; {hint}")
     try:
         return msgspec.convert(dict(values), kind)
     except msgspec.ValidationError as error:
         message = explain(error)
         field = message.partition(":")[0].partition("[")[0].partition(".")[0]
         if field in values:
-            message += f"; given: {values[field]!r}"
+            given = repr(values[field])
+            message += "" if given in message else f"; given: {given}"
             if "invalid enum value" in message:
                 message += f"; {nearest(str(values[field]), _choices(kind, field))}"
         raise InputError(shorten(f"{at}{message}")) from None

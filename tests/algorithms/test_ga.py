@@ -146,7 +146,7 @@ def test_any_operator_and_schedule():
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"elites": 5, "candidates": 4}, "elites: 5 are more than the 4 candidates"),
+        ({"elites": 4, "candidates": 4}, "candidates: 4 leave none to challenge the elite of 4"),
         ({"elites": 9, "candidates": 10, "parents": 3}, "elites: 9 are more than the 3 parents"),
         ({"elites": 9, "population": 5, "candidates": 0}, "elites: 9 are more than the population"),
         ({"sigma": -1.0}, "sigma: -1.0 must be above 0"),

@@ -178,7 +178,8 @@ class ES(Common, frozen=True, kw_only=True):
         ascent = (total / (4 * 2 * (count - 1) * count)).astype(np.float32)
         descent = np.float32(self.weight_decay) * theta - ascent
         optimizer = self._transformation()
-        fresh = optimizer.init(theta)
+        with jax.numpy_dtype_promotion("standard"):
+            fresh = optimizer.init(theta)
         leaves, form = jax.tree.flatten(fresh)
         if state.optimizer:
             leaves = [_unpacked(array) for array in state.optimizer]
@@ -240,6 +241,10 @@ def _transformation(
         raise InputError(f"optimizer: {name!r} is not one of optax's; {nearest(name, known)}")
     try:
         made = make(learning_rate=lambda count: rate * decay**count, **dict(options))
+        with jax.numpy_dtype_promotion("standard"):  # some need more than a gradient
+            memory = made.init(np.zeros(2, np.float32))
+            _, memory = made.update(np.ones(2, np.float32), memory, np.zeros(2, np.float32))
+            _ = [_packed(leaf) for leaf in jax.tree.leaves(memory)]
     except Exception as error:
         reason = shorten(f"{type(error).__name__}: {error}")
         raise InputError(f"optimizer: optax.{name} cannot be made: {reason}") from None

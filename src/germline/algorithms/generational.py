@@ -54,9 +54,10 @@ class Generational(Common, frozen=True, kw_only=True):
     candidate_episodes: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 30
 
     def __post_init__(self) -> None:
-        if self.candidates and self.elites > self.candidates:
+        if self.elites and 0 < self.candidates <= self.elites:
             raise InputError(
-                f"elites: {self.elites} are more than the {self.candidates} candidates"
+                f"candidates: {self.candidates} leave none to challenge the elite of "
+                f"{self.elites}: give more, or 0 for no second phase"
             )
         if self.elites > self.population:
             raise InputError(f"elites: {self.elites} are more than the population")

@@ -51,7 +51,10 @@ class Dispatcher:
     def run(
         self, requests: Sequence[Request], stopped: Callable[[], bool] = lambda: False
     ) -> Iterator[list[Result]]:
-        """Give answers as they come in, some at a time, until all are there or `stopped`."""
+        """Give answers as they come in, some at a time, until all are there or `stopped`.
+
+        An empty list says that work was handed out, or that all is quiet: time for something else.
+        """
         # Siblings travel together: the worker then has their parent at hand.
         order = sorted(requests, key=_family)
         waiting = deque(order)
@@ -59,7 +62,8 @@ class Dispatcher:
         out: dict[Key, _Out] = {}
         tries: dict[Key, int] = {}
         while (waiting or singly or out) and not stopped():
-            self._hand_out(len(order), waiting, singly, out)
+            if self._hand_out(len(order), waiting, singly, out):
+                yield []
             answers: list[Result] = []
             took: dict[int, float] = {}
             for event in self.backend.results(MOMENT):
@@ -82,13 +86,13 @@ class Dispatcher:
                     del out[request.key]
                 self.backend.cancel([request.key for request in late])
                 answers += self._retry(late, "no answer in time", singly, tries)
-            if answers:
-                yield answers
+            yield answers
 
     def _hand_out(
         self, total: int, waiting: deque[Request], singly: deque[Request], out: dict[Key, _Out]
-    ) -> None:
-        """Keep a few batches under way for every worker."""
+    ) -> bool:
+        """Keep a few batches under way for every worker; say whether there was anything to do."""
+        handed = False
         workers = max(1, len(self.backend.workers()))
         size = self._fair(total, workers)
         room = IN_FLIGHT * workers * size - len(out)
@@ -102,6 +106,8 @@ class Dispatcher:
                 out[request.key] = _Out(request, due, len(batch))
             self.backend.submit(batch)
             room -= len(batch)
+            handed = True
+        return handed
 
     def _fair(self, total: int, workers: int) -> int:
         """How many requests make a batch now: as learned, and never more than an even share."""

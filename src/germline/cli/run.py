@@ -2,6 +2,8 @@
 
 import os
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -9,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from germline.cli import options
+from germline.errors import InputError
 
 if TYPE_CHECKING:
     from germline.algorithms import Report
-    from germline.run.spec import Spec
+    from germline.run.spec import Resolved
     from germline.run.store import Totals
 
 Run = Annotated[Path, typer.Argument(help="The folder of a run.")]
@@ -40,14 +43,16 @@ def train(
     trust: Trust = False,
 ) -> None:
     """Begin a run and evolve until a stop rule holds."""
-    _prepare()
-    from germline.run import loop
-    from germline.run import spec as specs
+    with _signals() as caught:
+        _prepare()
+        from germline.run import loop
+        from germline.run import spec as specs
 
-    resolved = specs.resolve(specs.read(spec, _changes(set_, backend, workers)), trust=trust)
-    folder = out or Path("runs") / resolved.spec.name
-    loop.create(folder, resolved)
-    _evolve(folder, resolved.spec, trust)
+        changes = _changes(set_, backend, workers)
+        resolved = specs.resolve(specs.read(spec, changes), trust=trust)
+        folder = out or Path("runs") / resolved.spec.name
+        loop.create(folder, resolved)
+        _evolve(folder, resolved, trust, caught)
 
 
 def resume(
@@ -58,12 +63,6 @@ def resume(
     trust: Trust = False,
 ) -> None:
     """Go on with a run; stop rules and the backend may be changed, nothing else."""
-    _prepare()
-    from germline.errors import InputError
-    from germline.run import loop
-    from germline.run import spec as specs
-    from germline.run.store import Store
-
     changes = _changes(set_, backend, workers)
     for name in changes:
         if name.partition(".")[0] not in ("stop", "backend"):
@@ -71,12 +70,18 @@ def resume(
                 f"--set: {name} would make it another run; "
                 f"use germline fork {run} --generation N --set ..."
             )
-    with Store.open(run):
-        changed = specs.read(run / "spec.toml", changes)
-    if changes:
-        with Store.open(run, write=True):
-            loop.write_spec(run, changed)
-    _evolve(run, changed, trust)
+    with _signals() as caught:
+        _prepare()
+        from germline.run import loop
+        from germline.run import spec as specs
+        from germline.run.store import Store
+
+        with Store.open(run):
+            resolved = specs.resolve(specs.read(run / "spec.toml", changes), trust=trust)
+        if changes:
+            with Store.open(run, write=True):
+                loop.write_spec(run, resolved.spec)
+        _evolve(run, resolved, trust, caught)
 
 
 def fork(
@@ -121,11 +126,9 @@ def _changes(
     return changes
 
 
-def _evolve(folder: Path, spec: "Spec", trust: bool) -> None:
-    """Run, and say how it ended. Ctrl-C and SIGTERM end it after what is being written."""
-    from germline.run import loop
-    from germline.run import spec as specs
-
+@contextmanager
+def _signals() -> Iterator[list[int]]:
+    """Note Ctrl-C and SIGTERM instead of dying of them; a second one is not waited for."""
     caught: list[int] = []
 
     def note(number: int, frame: FrameType | None) -> None:
@@ -135,19 +138,25 @@ def _evolve(folder: Path, spec: "Spec", trust: bool) -> None:
 
     before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        resolved = specs.resolve(spec, trust=trust)
-        with loop.backend_of(spec.backend, trust=trust) as backend:
-            outcome = loop.evolve(
-                folder,
-                resolved,
-                backend,
-                listener=_line,
-                stopped=lambda: bool(caught),
-                warn=lambda text: typer.echo(f"germline: {text}", err=True),
-            )
+        yield caught
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _evolve(folder: Path, resolved: "Resolved", trust: bool, caught: list[int]) -> None:
+    """Run until a stop rule holds or a signal is caught, and say how it ended."""
+    from germline.run import loop
+
+    with loop.backend_of(resolved.spec.backend, trust=trust) as backend:
+        outcome = loop.evolve(
+            folder,
+            resolved,
+            backend,
+            listener=_line,
+            stopped=lambda: bool(caught),
+            warn=lambda text: typer.echo(f"germline: {text}", err=True),
+        )
     if outcome.reason is not None:
         typer.echo(f"{folder}: finished by {outcome.reason}.")
         return

@@ -6,8 +6,10 @@ again, and only the rest is evaluated.
 
 import platform
 import secrets
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,11 +20,12 @@ from germline import disk
 from germline.algorithms.protocols import Report, State
 from germline.backends import Backend, Dispatcher, Processes, Serial
 from germline.errors import InputError
-from germline.messages import Result
+from germline.messages import Request, Result
 from germline.run import spec as specs
 from germline.run.spec import Engine, Resolved, Spec, Stop
 from germline.run.store import Store, Totals, unwritable
 
+LONGEST = 0.5  # seconds that results wait for a moment to be written in
 Listener = Callable[[Report, Totals], None]
 
 
@@ -36,12 +39,18 @@ class Outcome(NamedTuple):
 
 def create(folder: Path, resolved: Resolved) -> None:
     """Write a new run's folder: its spec and an empty store."""
+    new = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"{folder}: cannot be made: {error.strerror}") from None
-    with Store.create(folder, resolved.problem.policy, secrets.token_hex(8)):
-        write_spec(folder, resolved.spec)
+    try:
+        with Store.create(folder, resolved.problem.policy, secrets.token_hex(8)):
+            write_spec(folder, resolved.spec)
+    except InputError:
+        if new:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def write_spec(folder: Path, spec: Spec) -> None:
@@ -74,7 +83,10 @@ def evolve(
         for text in differences(store.sessions(), now, resolved.problem.arithmetic):
             warn(text)
         session = _Session(store, resolved, backend, listener, stopped, now)
-        return session.run()
+        try:
+            return session.run()
+        finally:
+            session.flush()
 
 
 class _Session:
@@ -99,6 +111,8 @@ class _Session:
         self.listener = listener
         self.stopped = stopped
         self.opened = False
+        self.flushed = 0.0
+        self.writes: list[Callable[[], None]] = []
         self.started = time.monotonic()
 
     def run(self) -> Outcome:
@@ -126,20 +140,38 @@ class _Session:
             totals = self._totals(totals, report)
             due = state.generation % self.spec.checkpoint == 0
             kept = (state.generation, self.algorithm.encode(state)) if due else None
-            self.store.finish(report, totals, kept)
+            self.writes.append(partial(self.store.finish, report, totals, kept))
             self.listener(report, totals)
         return Outcome(None, state.generation, totals)
+
+    def flush(self) -> None:
+        """Write what has come in; done while workers are busy, so that they do not wait for it."""
+        self.flushed = time.monotonic()
+        writes, self.writes = self.writes, []
+        if writes:
+            with self.store.transaction():
+                for write in writes:
+                    write()
 
     def _results(self, state: State) -> list[Result] | None:
         """All results of a phase, from the store and from the workers; None if stopped."""
         requests = self.algorithm.ask(state)
         there = {r.key: r for r in self.store.results(state.generation, state.phase)}
+        if there:
+            known = self.store.evaluated(state.generation, state.phase)
+            check(self.store.folder, requests, known)
         missing = {r.key: r for r in requests if r.key not in there}
         if missing:
             self._open()
             for answers in self.dispatcher.run(list(missing.values()), self.stopped):
-                self.store.add([(missing[answer.key], answer) for answer in answers])
+                if not answers:
+                    self.flush()
+                    continue
+                pairs = [(missing[answer.key], answer) for answer in answers]
+                self.writes.append(partial(self.store.add, pairs))
                 there.update((answer.key, answer) for answer in answers)
+                if time.monotonic() > self.flushed + LONGEST:
+                    self.flush()
         if len(there) < len(requests):
             return None
         return [there[request.key] for request in requests]
@@ -172,9 +204,20 @@ def restored(store: Store, algorithm: Any, seed: int, upto: int | None = None) -
         if kept is not None:
             state = algorithm.decode(kept[1], store.policy)
             return msgspec.structs.replace(state, run=store.run)
-    except msgspec.ValidationError:
+    except msgspec.DecodeError:
         pass  # written by another version: the evaluations tell it all again, from the start
     return algorithm.start(seed, store.policy, store.run)
+
+
+def check(folder: Path, requests: list[Request], known: Mapping[int, str]) -> None:
+    """Refuse to go on when the store has other individuals than the spec gives."""
+    for request in requests:
+        there = known.get(request.key.number, request.genome.id)
+        if there != request.genome.id:
+            raise InputError(
+                f"{folder}: generation {request.key.generation} has individual {there} where the "
+                f"spec gives {request.genome.id}; the spec or a kept state was changed since"
+            )
 
 
 def met(stop: Stop, report: Report, totals: Totals) -> str | None:
@@ -214,8 +257,9 @@ def fork(
         with Store.open(target, write=True) as new:
             new.copy_before(generation, old)
             if generation:
+                reseeded = msgspec.structs.replace(state, seed=after.spec.seed)
                 with new.transaction():
-                    new.keep(generation, before.algorithm.encode(state))
+                    new.keep(generation, before.algorithm.encode(reseeded))
     return after.spec
 
 

@@ -23,6 +23,7 @@ score = 475.0
 name = "processes"
 """
 
+import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -39,7 +40,7 @@ from germline.genome import MAX_GENES, Uint32
 from germline.messages import Problem
 
 FORMAT = 1
-MAX_BYTES = 2**20
+MAX_BYTES = 2**16
 
 Module = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_.]*\Z", max_length=200)]
 Title = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")]
@@ -58,6 +59,10 @@ class Stop(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     frames: Annotated[int, msgspec.Meta(ge=1)] | None = None
     hours: Annotated[float, msgspec.Meta(gt=0)] | None = None
     cost: Annotated[float, msgspec.Meta(gt=0)] | None = None
+
+    def __post_init__(self) -> None:
+        if self.score is not None and math.isnan(self.score):
+            raise InputError("score: nan is not a number that can be reached")
 
 
 class Engine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -106,15 +111,18 @@ def read(path: Path, overrides: Mapping[str, Any] | None = None) -> Spec:
     """Read a TOML file; `overrides` are dotted names such as "algorithm.population"."""
     try:
         if disk.regular_size(path) > MAX_BYTES:
-            raise InputError(f"{path}: over 1 MiB, too large for a spec")
+            raise InputError(f"{path}: over {MAX_BYTES // 1024} KiB, too large for a spec")
         text = path.read_bytes().decode()
         values = tomllib.loads(text)
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from None
     except UnicodeDecodeError:
         raise InputError(f"{path}: is not valid UTF-8 text") from None
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path}: not valid TOML: {error}") from None
+    except InputError:
+        raise
+    except (ValueError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else error
+        raise InputError(f"{path}: not valid TOML: {reason}") from None
     try:
         return parse(values, overrides)
     except InputError as error:
@@ -147,7 +155,8 @@ def parse(values: Mapping[str, Any], overrides: Mapping[str, Any] | None = None)
 def override(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
     """Give values with some replaced, by dotted names."""
     changed = {k: dict(v) if isinstance(v, Mapping) else v for k, v in values.items()}
-    for name, value in overrides.items():
+    for name, given in overrides.items():
+        value = dict(given) if isinstance(given, Mapping) else given
         table, dot, field = name.partition(".")
         if not dot:
             changed[name] = value

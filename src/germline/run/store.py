@@ -7,6 +7,7 @@ had not arrived, and resuming evaluates only what is missing.
 import fcntl
 import hashlib
 import os
+import re
 import sqlite3
 import struct
 import time
@@ -19,12 +20,13 @@ import msgspec
 
 from germline import bfloat16
 from germline.algorithms.protocols import Report
-from germline.blobs import BlobFolder
+from germline.blobs import BlobFolder, sha256
 from germline.errors import InputError
 from germline.genome import Birth, Gene, Genome, PolicyRef, Root, Snapshot
 from germline.messages import Evaluation, Failure, Key, Request, Result, Sums, encode
 
 VERSION = 2
+_ID = re.compile(r"[0-9a-f]{16}")
 NETWORK = {
     *("afs", "beegfs", "ceph", "cifs", "fuse.sshfs", "glusterfs", "gpfs", "lustre", "ncpfs"),
     *("nfs", "nfs4", "smb3", "smbfs", "fuse.glusterfs", "fuse.ceph", "fuse.s3fs", "fuse.rclone"),
@@ -98,6 +100,7 @@ class Store:
                 f"{folder}: holds a run already; go on with it by germline resume {folder}, "
                 "or choose another folder with --out"
             )
+        connection = None
         try:
             connection = _connect(path)
             connection.executescript(f"BEGIN;{SCHEMA}PRAGMA user_version={VERSION};COMMIT;")
@@ -106,6 +109,8 @@ class Store:
                 [("run", run), ("policy", msgspec.json.encode(policy))],
             )
         except sqlite3.Error as error:
+            if connection is not None:
+                connection.close()
             os.close(lock)
             for name in ("run.db", "run.db-wal", "run.db-shm", "lock"):
                 (folder / name).unlink(missing_ok=True)
@@ -126,6 +131,7 @@ class Store:
         if write:
             _refuse_network(folder)
             lock = _locked(folder)
+        connection = None
         try:
             connection = _connect(path) if write else _reader(path)
             version = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -136,6 +142,8 @@ class Store:
                 connection = _migrated(connection, path, version, write=write)
             return cls(folder, connection, lock)
         except (sqlite3.Error, InputError) as error:
+            if connection is not None:
+                connection.close()
             if lock is not None:
                 os.close(lock)
             if isinstance(error, InputError):
@@ -198,18 +206,21 @@ class Store:
         self._db.execute("INSERT OR REPLACE INTO checkpoints VALUES (?, ?)", (generation, digest))
 
     def checkpoint(self, upto: int | None = None) -> tuple[int, bytes] | None:
-        """The last state that was kept, at or before a generation."""
-        row = self._db.execute(
+        """The last state that was kept and is intact, at or before a generation."""
+        last = 2**62 if upto is None else upto
+        rows = self._rows(
             "SELECT generation, sha256 FROM checkpoints WHERE generation <= ? "
-            "ORDER BY generation DESC LIMIT 1",
-            (2**62 if upto is None else upto,),
-        ).fetchone()
-        if row is None:
-            return None
-        try:
-            return row[0], self.blobs[row[1]]
-        except KeyError:
-            raise InputError(f"{self.folder}: blobs/{row[1]} is missing") from None
+            "ORDER BY generation DESC",
+            (last,),
+        )
+        for generation, digest in rows:
+            try:
+                state = self.blobs[digest]
+            except (KeyError, OSError):
+                continue
+            if sha256(state) == digest:
+                return generation, state
+        return None
 
     def session(self, about: dict[str, Any]) -> None:
         """Note who works on the run from now on, with what."""
@@ -226,7 +237,7 @@ class Store:
     def results(self, generation: int, phase: int) -> list[Result]:
         """The results of a phase that are there already."""
         names = {n: name for name, n in self._names.items()}
-        rows = self._db.execute(
+        rows = self._rows(
             "SELECT number, returns, steps, frames, behaviour, sums, microseconds, worker, "
             "failure, attempts, ends FROM evaluations WHERE generation = ? AND phase = ? "
             "ORDER BY number",
@@ -234,6 +245,14 @@ class Store:
         )
         run = self.run
         return [_result(Key(run, generation, phase, row[0]), row[1:], names) for row in rows]
+
+    def evaluated(self, generation: int, phase: int) -> dict[int, str]:
+        """The ids of who was evaluated in a phase, by number."""
+        rows = self._rows(
+            "SELECT number, individual FROM evaluations WHERE generation = ? AND phase = ?",
+            (generation, phase),
+        )
+        return {number: _name(individual) for number, individual in rows}
 
     def reports(self) -> list[Report]:
         """The reports of all finished generations."""
@@ -243,11 +262,9 @@ class Store:
     def totals(self) -> Totals:
         """What the finished generations add up to."""
         reports = self.reports()
-        last = self._db.execute(
-            "SELECT seconds, cost FROM generations ORDER BY number DESC LIMIT 1"
-        ).fetchone()
+        last = self._all("SELECT seconds, cost FROM generations ORDER BY number DESC LIMIT 1")
         frames, steps = sum(r.frames for r in reports), sum(r.steps for r in reports)
-        return Totals(len(reports), frames, steps, *(last or (0.0, 0.0)))
+        return Totals(len(reports), frames, steps, *(last[0] if last else (0.0, 0.0)))
 
     def count(self) -> tuple[int, int]:
         """The numbers of individuals and of evaluations."""
@@ -262,10 +279,8 @@ class Store:
         at: int | None = _signed(name)
         root: Root | None = None
         while root is None:
-            row = self._db.execute(
-                "SELECT parent, seed, sigma, operator, snapshot FROM individuals WHERE id = ?",
-                (at,),
-            ).fetchone()
+            query = "SELECT parent, seed, sigma, operator, snapshot FROM individuals WHERE id = ?"
+            row = next(self._rows(query, (at,)), None)
             if row is None:
                 raise InputError(f"{self.folder}: no individual has the id {name}")
             parent, seed, sigma, operator, snapshot = row
@@ -286,16 +301,16 @@ class Store:
         """
         total = hashlib.sha256(b"germline run 1\n")
         names = {n: name for name, n in self._names.items()}
-        rows = self._db.execute(
+        rows = self._rows(
             "SELECT e.generation, e.phase, e.number, e.individual, i.parent, i.seed, i.sigma, "
             "i.operator, e.returns, e.steps, e.frames FROM evaluations e "
             "JOIN individuals i ON i.id = e.individual ORDER BY 1, 2, 3"
         )
         for generation, phase, number, who, parent, seed, sigma, operator, *played in rows:
-            born = "-" if parent is None else f"{parent & (2**64 - 1):016x}"
+            born = "-" if parent is None else _name(parent)
             gene = f"{seed} {sigma} {names.get(operator, '-')}"
             how = " ".join("-" if part is None else part.hex() for part in played)
-            line = f"{generation} {phase} {number} {who & (2**64 - 1):016x} {born} {gene} {how}\n"
+            line = f"{generation} {phase} {number} {_name(who)} {born} {gene} {how}\n"
             total.update(line.encode())
         return total.hexdigest()
 
@@ -321,7 +336,10 @@ class Store:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All of what is written inside, or nothing."""
+        """All of what is written inside, or nothing; one inside another is part of it."""
+        if self._db.in_transaction:
+            yield
+            return
         try:
             self._db.execute("BEGIN IMMEDIATE")
             try:
@@ -334,6 +352,7 @@ class Store:
         except (sqlite3.Error, OSError) as error:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
+            self._names = {name: n for n, name in self._all("SELECT number, name FROM names")}
             raise unwritable(self.folder, error) from None
 
     def _individual(self, request: Request) -> tuple[Any, ...]:
@@ -380,10 +399,17 @@ class Store:
         return number
 
     def _one(self, query: str) -> Any:  # noqa: ANN401 - a value of SQLite's
-        return self._db.execute(query).fetchone()[0]
+        return self._all(query)[0][0]
 
     def _all(self, query: str) -> list[tuple[Any, ...]]:
-        return self._db.execute(query).fetchall()
+        return list(self._rows(query))
+
+    def _rows(self, query: str, values: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+        """What a query finds; damage to the file is told in one sentence."""
+        try:
+            yield from self._db.execute(query, values)
+        except sqlite3.DatabaseError as error:
+            raise InputError(f"{self.folder / 'run.db'}: cannot be read: {error}") from None
 
 
 def unwritable(folder: Path, error: Exception) -> InputError:
@@ -399,6 +425,7 @@ def _connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None, timeout=30)
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=NORMAL")
+    connection.execute("PRAGMA wal_autocheckpoint=8000")  # pages: each time costs an fsync
     return connection
 
 
@@ -468,10 +495,14 @@ def filesystem(folder: Path) -> str:
 
 def _signed(name: str) -> int:
     """The id of an individual as SQLite keeps it."""
-    try:
-        return int.from_bytes(bytes.fromhex(name), signed=True)
-    except ValueError:
-        raise InputError(f"{name!r} is not the id of an individual: 16 hex digits") from None
+    if not _ID.fullmatch(name):
+        raise InputError(f"{name[:64]!r} is not the id of an individual: 16 hex digits")
+    return int.from_bytes(bytes.fromhex(name), signed=True)
+
+
+def _name(individual: int) -> str:
+    """The id of an individual as people know it."""
+    return f"{individual & (2**64 - 1):016x}"
 
 
 def _value(bits: int) -> float:
