@@ -23,6 +23,7 @@ from typing import Any
 
 POPULATION, STEPS, SOLVED, FRESH, EARLY, MOST = 1024, 500, 475.0, 100, 3, 60
 SIGMA = 0.1
+PATIENCE = 120.0  # seconds after which a system has not solved it
 Rates = dict[str, float | None]
 
 
@@ -166,8 +167,8 @@ def _evosax(
         mean = fresh.eval(fourth, jax.tree.map(lambda leaf: leaf[None], champion), state)[0]
         if float(mean[0]) >= SOLVED:
             solved = time.time() - begun
-            if len(rows) > EARLY:
-                break
+        if len(rows) > EARLY and (solved or time.time() - begun > PATIENCE):
+            break
     copies = jax.tree.map(lambda leaf: jnp.stack([leaf] * POPULATION), champion)
     full = 0.0
     for number in range(4):
@@ -219,7 +220,7 @@ def evotorch(hidden: list[int], seed: int, begun: float) -> Rates:
             found = [tester.run(policy, update_stats=False) for _ in range(FRESH)]
             if sum(row["cumulative_reward"] for row in found) / FRESH >= SOLVED:
                 solved = time.time() - begun
-        if time.time() - begun > 180:
+        if time.time() - begun > PATIENCE:
             break
     batch = problem.generate_batch(POPULATION)
     assert champion is not None

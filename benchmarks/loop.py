@@ -125,7 +125,7 @@ def main() -> None:
             young, aged = seconds_a_generation(path, population, count)
             work = population * EPISODE / CORES
             print(
-                f"population {population:>6,}: outside evaluation {1e3 * young:.1f} ms a generation "
+                f"population {population:,}: outside evaluation {1e3 * young:.1f} ms a generation "
                 f"at the start, {1e3 * aged:.1f} ms after {count:,}: "
                 f"{100 * aged / work:.3f} % of {work:,.0f} s of episodes (goal < 5 %)",
                 flush=True,

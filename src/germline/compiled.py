@@ -1,5 +1,6 @@
-"""Compiled code, kept between runs of the command line and between workers."""
+"""Compiled code: kept between processes, and out of the garbage collector's way."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -33,3 +34,14 @@ def single_threaded() -> str:
     """XLA's flags, with those that keep a process to one thread added."""
     given = os.environ.get("XLA_FLAGS", "")
     return given if SINGLE_THREADED in given else f"{given} {SINGLE_THREADED}".strip()
+
+
+def settle(turn: int) -> None:
+    """Take what compiling has left behind out of garbage collection, now and then.
+
+    Programs and their traces are a million objects that live as long as the process. To look
+    through them takes a tenth of a second, which a short generation cannot spare. What is there at
+    turns 1, 2, 4, 8, ... is not looked at again.
+    """
+    if turn & (turn - 1) == 0:
+        gc.freeze()

@@ -9,32 +9,57 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from germline.backends.protocols import Backend
-from germline.messages import Failure, Key, Lost, Request, Result
+from germline.messages import Evaluation, Failure, Key, Lost, Request, Result
 
 BATCH_SECONDS = 0.5  # long enough to make a message cheap, short enough to lose little
 IN_FLIGHT = 2  # batches per worker
-FIRST = 8  # requests in a batch while it is not known how long they take
+FIRST = 8  # episodes in a batch while it is not known how long they take
 ATTEMPTS = 5
 PATIENCE = 300.0
 MOMENT = 0.2
 
 
-@dataclass
-class _Out:
-    """A request that has been given out."""
+class _Out(NamedTuple):
+    """A request that has been given out, in a batch of so many episodes."""
 
     request: Request
     due: float
-    together: int  # the size of its batch
+    episodes: int
+
+
+@dataclass
+class _Round:
+    """The requests of one call: those that wait, those to be tried alone, those under way."""
+
+    total: int  # episodes
+    waiting: deque[Request]
+    alone: deque[Request] = field(default_factory=deque)
+    out: dict[Key, _Out] = field(default_factory=dict)
+    tries: dict[Key, int] = field(default_factory=dict)
+
+    def batch(self, size: int) -> list[Request]:
+        """The next requests, of about `size` episodes; what failed before goes alone."""
+        if self.alone:
+            return [self.alone.popleft()]
+        batch: list[Request] = []
+        while self.waiting and size > 0:
+            batch.append(self.waiting.popleft())
+            size -= len(batch[-1].episode_seeds)
+        return batch
+
+    def unfinished(self) -> bool:
+        """Whether there is anything left to do or to wait for."""
+        return bool(self.waiting or self.alone or self.out)
 
 
 class Dispatcher:
     """Hands requests to a backend and gives each one's answer once.
 
-    It learns how long a request takes and sizes batches to `BATCH_SECONDS`. A request is overdue
+    It learns how long episodes take and sizes batches to `BATCH_SECONDS`. A request is overdue
     after `patience` seconds, or twenty times what its batch should take; after so many `attempts`
     it is a failure.
     """
@@ -45,8 +70,8 @@ class Dispatcher:
         self.backend = backend
         self.attempts = attempts
         self.patience = patience
-        self._size = float(FIRST)
-        self._seconds = 0.0
+        self._size = float(FIRST)  # of a batch, in episodes
+        self._seconds = 0.0  # an episode takes
 
     def run(
         self, requests: Sequence[Request], stopped: Callable[[], bool] = lambda: False
@@ -56,84 +81,82 @@ class Dispatcher:
         An empty list says that work was handed out, or that all is quiet: time for something else.
         """
         # Siblings travel together: the worker then has their parent at hand.
-        order = sorted(requests, key=_family)
-        waiting = deque(order)
-        singly: deque[Request] = deque()
-        out: dict[Key, _Out] = {}
-        tries: dict[Key, int] = {}
-        while (waiting or singly or out) and not stopped():
-            if self._hand_out(len(order), waiting, singly, out):
+        order = deque(sorted(requests, key=_family))
+        now = _Round(sum(len(request.episode_seeds) for request in requests), order)
+        while now.unfinished() and not stopped():
+            if self._hand_out(now):
                 yield []
-            answers: list[Result] = []
-            took: dict[int, float] = {}
-            for event in self.backend.results(MOMENT):
-                if isinstance(event, Lost):
-                    lost = [out.pop(key).request for key in event.keys if key in out]
-                    if event.blamed:
-                        answers += self._retry(lost, event.reason, singly, tries)
-                    else:
-                        waiting.extendleft(lost)
-                elif event.key in out:
-                    given = out.pop(event.key)
-                    answers.append(event)
-                    if not isinstance(event, Failure):
-                        took[given.together] = event.seconds * given.together
-            for size, seconds in took.items():
-                self._learn(size, seconds)
-            late = [o.request for o in out.values() if o.due < time.monotonic()]
-            if late:
-                for request in late:
-                    del out[request.key]
-                self.backend.cancel([request.key for request in late])
-                answers += self._retry(late, "no answer in time", singly, tries)
-            yield answers
+            yield [*self._answers(now), *self._overdue(now)]
 
-    def _hand_out(
-        self, total: int, waiting: deque[Request], singly: deque[Request], out: dict[Key, _Out]
-    ) -> bool:
+    def _hand_out(self, now: _Round) -> bool:
         """Keep a few batches under way for every worker; say whether there was anything to do."""
         handed = False
         workers = max(1, len(self.backend.workers()))
-        size = self._fair(total, workers)
-        room = IN_FLIGHT * workers * size - len(out)
-        while (waiting or singly) and room > 0:
-            if singly:
-                batch = [singly.popleft()]
-            else:
-                batch = [waiting.popleft() for _ in range(min(size, len(waiting)))]
-            due = time.monotonic() + max(self.patience, 20 * len(batch) * self._seconds)
+        size = max(1, min(math.ceil(now.total / workers), int(self._size)))
+        room = IN_FLIGHT * workers * size - sum(
+            len(o.request.episode_seeds) for o in now.out.values()
+        )
+        while room > 0 and (batch := now.batch(size)):
+            episodes = sum(len(request.episode_seeds) for request in batch)
+            due = time.monotonic() + max(self.patience, 20 * episodes * self._seconds)
             for request in batch:
-                out[request.key] = _Out(request, due, len(batch))
+                now.out[request.key] = _Out(request, due, episodes)
             self.backend.submit(batch)
-            room -= len(batch)
+            room -= episodes
             handed = True
         return handed
 
-    def _fair(self, total: int, workers: int) -> int:
-        """How many requests make a batch now: as learned, and never more than an even share."""
-        return max(1, min(math.ceil(total / workers), int(self._size)))
+    def _answers(self, now: _Round) -> list[Result]:
+        """What the backend has to say, the first word about each request."""
+        answers: list[Result] = []
+        took: dict[int, float] = {}
+        for event in self.backend.results(MOMENT):
+            if isinstance(event, Lost):
+                lost = [now.out.pop(key).request for key in event.keys if key in now.out]
+                if event.blamed:
+                    answers += self._again(now, lost, event.reason)
+                else:
+                    now.waiting.extendleft(lost)
+            elif event.key in now.out:
+                given = now.out.pop(event.key)
+                answers.append(event)
+                if isinstance(event, Evaluation):
+                    share = event.seconds / len(event.returns)
+                    took[given.episodes] = share * given.episodes
+        for episodes, seconds in took.items():
+            self._learn(episodes, seconds)
+        return answers
 
-    def _learn(self, size: int, seconds: float) -> None:
+    def _learn(self, episodes: int, seconds: float) -> None:
         """Aim at batches of `BATCH_SECONDS`.
 
-        By what a batch of this size took, not by what a request takes: where many are played
+        By what a batch of this size took, not by what an episode takes: where many are played
         together, one alone costs almost as much as all.
         """
-        wanted = size * min(4.0, BATCH_SECONDS / max(seconds, 1e-6))
+        wanted = episodes * min(4.0, BATCH_SECONDS / max(seconds, 1e-6))
         self._size = max(wanted, self._size / 2)
-        self._seconds = seconds / size
+        self._seconds = seconds / episodes
 
-    def _retry(
-        self, requests: list[Request], reason: str, singly: deque[Request], tries: dict[Key, int]
-    ) -> list[Result]:
-        """Give requests out again, one by one; those that were tried often enough are failures."""
+    def _overdue(self, now: _Round) -> list[Result]:
+        """Give up on workers that do not answer."""
+        moment = time.monotonic()
+        late = [out.request for out in now.out.values() if out.due < moment]
+        if not late:
+            return []
+        for request in late:
+            del now.out[request.key]
+        self.backend.cancel([request.key for request in late])
+        return self._again(now, late, "no answer in time")
+
+    def _again(self, now: _Round, requests: list[Request], reason: str) -> list[Result]:
+        """Try requests again, one by one; those that were tried often enough are failures."""
         failed: list[Result] = []
         for request in requests:
-            count = tries[request.key] = tries.get(request.key, 0) + 1
+            count = now.tries[request.key] = now.tries.get(request.key, 0) + 1
             if count >= self.attempts:
                 failed.append(Failure(request.key, reason, count))
             else:
-                singly.append(request)
+                now.alone.append(request)
         return failed
 
 

@@ -11,10 +11,12 @@ import signal
 import sys
 import threading
 from multiprocessing.connection import Connection
+from pathlib import Path
 from queue import SimpleQueue
 
 import msgspec
 
+from germline import compiled
 from germline.genome import Genome
 from germline.messages import Problem, decode_requests, encode
 
@@ -43,6 +45,7 @@ def _serve(master: Connection) -> None:
     hello = msgspec.msgpack.decode(_payload(master.recv_bytes(), b"p"), type=Hello)
     sys.path[:] = [*hello.path, *(p for p in sys.path if p not in hello.path)]
 
+    _one_thread()
     from germline.errors import InputError
     from germline.evaluate import BlobCache, Evaluator
 
@@ -54,6 +57,7 @@ def _serve(master: Connection) -> None:
         return
     master.send_bytes(b"r")
     known: dict[str, Genome] = {}
+    turn = 0
     frames: SimpleQueue[bytes | None] = SimpleQueue()
     threading.Thread(target=_listen, args=(master, frames), daemon=True).start()
     while (frame := frames.get()) is not None:
@@ -62,6 +66,8 @@ def _serve(master: Connection) -> None:
             continue
         requests = decode_requests(_payload(frame, b"r"), hello.problem.policy, known)
         master.send_bytes(b"e" + encode(tuple(evaluator.evaluate(requests))))
+        turn += 1
+        compiled.settle(turn)
 
 
 def _listen(master: Connection, frames: SimpleQueue[bytes | None]) -> None:
@@ -77,6 +83,22 @@ def _payload(frame: bytes, kind: bytes) -> bytes:
     if frame[:1] != kind:
         raise ConnectionError(f"expected a frame {kind!r}, got {frame[:1]!r}")
     return frame[1:]
+
+
+def _one_thread() -> None:
+    """Let XLA see a single core while it makes its threads; its flags alone do not hold it to one.
+
+    Afterwards all cores are allowed again, so that the system may place the worker anywhere.
+    """
+    if not hasattr(os, "sched_setaffinity"):
+        return
+    import jax
+
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(allowed)})
+    jax.devices()
+    for thread in Path("/proc/self/task").iterdir():
+        os.sched_setaffinity(int(thread.name), allowed)
 
 
 def _die_with_parent() -> None:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from germline import disk
+from germline import compiled, disk
 from germline.algorithms.protocols import Report, State
 from germline.backends import Backend, Dispatcher, Processes, Serial
 from germline.errors import InputError
@@ -138,6 +138,7 @@ class _Session:
                 continue
             last = report
             totals = self._totals(totals, report)
+            compiled.settle(totals.generations)
             due = state.generation % self.spec.checkpoint == 0
             kept = (state.generation, self.algorithm.encode(state)) if due else None
             self.writes.append(partial(self.store.finish, report, totals, kept))

@@ -357,7 +357,7 @@ class Store:
 
     def _individual(self, request: Request) -> tuple[Any, ...]:
         genome, generation = request.genome, request.key.generation
-        name = _signed(genome.id)
+        name = _short(genome.digest)
         if not genome.genes:
             root = genome.root
             if isinstance(root, Snapshot):
@@ -365,22 +365,24 @@ class Store:
             return name, generation, None, root.seed, None, None, None
         gene = genome.genes[-1]
         assert genome.parent_digest is not None
-        parent = _signed(genome.parent_digest[:16])
+        parent = _short(genome.parent_digest)
         bits, operator = bfloat16.bits(gene.sigma), self._number(gene.operator)
         return name, generation, parent, gene.seed, bits, operator, None
 
     def _evaluation(self, request: Request, result: Result) -> tuple[Any, ...]:
         key = request.key
-        start = key.generation, key.phase, key.number, _signed(request.genome.id)
+        start = key.generation, key.phase, key.number, _short(request.genome.digest)
         if isinstance(result, Failure):
             return (*start, *(None,) * 7, result.reason, result.attempts, None)
         count = len(result.returns)
+        floats, counts = f"<{count}d", f"<{count}I"
+        behaviour = result.behaviour
         return (
             *start,
-            struct.pack(f"<{count}d", *result.returns),
-            struct.pack(f"<{count}I", *result.steps),
-            struct.pack(f"<{count}I", *result.frames),
-            struct.pack(f"<{len(result.behaviour)}d", *result.behaviour) or None,
+            struct.pack(floats, *result.returns),
+            struct.pack(counts, *result.steps),
+            struct.pack(counts, *result.frames),
+            struct.pack(f"<{len(behaviour)}d", *behaviour) if behaviour else None,
             None if result.observation_sums is None else encode(result.observation_sums),
             round(result.seconds * 1e6),
             self._number(result.worker),
@@ -497,7 +499,13 @@ def _signed(name: str) -> int:
     """The id of an individual as SQLite keeps it."""
     if not _ID.fullmatch(name):
         raise InputError(f"{name[:64]!r} is not the id of an individual: 16 hex digits")
-    return int.from_bytes(bytes.fromhex(name), signed=True)
+    return _short(name)
+
+
+def _short(digest: str) -> int:
+    """The first 64 bits of a digest as SQLite keeps them, signed."""
+    number = int(digest[:16], 16)
+    return number if number < 2**63 else number - 2**64
 
 
 def _name(individual: int) -> str:
