@@ -22,6 +22,16 @@ def test_example(example, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.toml")), ids=lambda p: p.stem)
+def test_spec_runs(path, tmp_path):
+    """A generation of it, by the real command."""
+    arguments = ["train", path, "--out", tmp_path / "run", "--set", "stop.generations=1"]
+    command = [sys.executable, "-m", "germline", *arguments, "--backend", "serial"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "generation     0" in result.stdout
+
+
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PAGES = [page for page in PAGES if "```python" in page.read_text()]
 

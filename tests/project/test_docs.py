@@ -1,0 +1,34 @@
+"""Every setting that can be written is on a page."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from germline import algorithms
+from germline.run.spec import Engine, Spec, Stop
+from germline.tasks.functional import Functional
+from germline.tasks.gym import Gym
+
+DOCS = Path(__file__).parent.parent.parent / "docs"
+WRITTEN = [
+    ("runs.md", Spec, ""),
+    ("runs.md", Stop, "stop."),
+    ("runs.md", Engine, "backend."),
+    ("tasks.md", Gym, ""),
+    ("tasks.md", Functional, ""),
+    ("algorithms.md", algorithms.GA, ""),
+    ("algorithms.md", algorithms.ES, ""),
+    ("algorithms.md", algorithms.RandomSearch, ""),
+]
+
+
+@pytest.mark.parametrize(("page", "kind", "table"), WRITTEN, ids=lambda part: str(part)[-20:])
+def test_every_setting_is_documented(page, kind, table):
+    text = (DOCS / page).read_text()
+    tables = {"task", "policy", "algorithm", "stop", "backend"}
+    for field in msgspec.structs.fields(kind):
+        name = f"`{table}{field.name}`"
+        if field.name in tables:
+            name = f"[{field.name}]"
+        assert name in text, f"{page} does not speak of {name}"
