@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from germline import policies
+from germline import policies, tasks
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -38,7 +38,8 @@ PAGES = [page for page in PAGES if "```python" in page.read_text()]
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
 def test_page(page, monkeypatch):
-    monkeypatch.setattr(policies.registry, "_registry", dict(policies.registry._registry))
+    for room in (policies, tasks):
+        monkeypatch.setattr(room.registry, "_registry", dict(room.registry._registry))
     names = {}
     for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
         exec(block, names)

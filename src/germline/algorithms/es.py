@@ -25,7 +25,7 @@ from germline.decode import Decoder
 from germline.draws import Purpose
 from germline.errors import InputError, shorten
 from germline.genome import Birth, Gene, Genome, PolicyRef, Snapshot
-from germline.messages import Request, Result
+from germline.messages import Request, Result, encode
 from germline.noise import Stream, quarters
 from germline.settings import nearest
 
@@ -142,11 +142,11 @@ class ES(Common, frozen=True, kw_only=True):
 
     def encode(self, state: State) -> bytes:
         """Write a state."""
-        return progress.encode_state(state)
+        return encode(state)
 
     def decode(self, data: bytes, policy: PolicyRef) -> State:
         """Read a state back."""
-        return progress.decode_state(data, State, policy)
+        return msgspec.msgpack.decode(data, type=State)
 
     def centre(self, state: State) -> Genome:
         """The unperturbed individual: born, and after a step a snapshot."""

@@ -18,7 +18,7 @@ from germline.algorithms.protocols import Blobs, Report
 from germline.draws import Purpose
 from germline.errors import InputError
 from germline.genome import Genome, PolicyRef
-from germline.messages import Evaluation, Failure, Request, Result
+from germline.messages import Evaluation, Failure, Lineage, Request, Result, encode
 
 POPULATION, CANDIDATES = 0, 1
 
@@ -40,6 +40,15 @@ class State(Progress, frozen=True, kw_only=True):
     elite: tuple[Scored, ...] = ()
     first: dict[int, Evaluation | Failure] = {}  # noqa: RUF012 - copied by msgspec
     candidates: tuple[Genome, ...] = ()
+
+
+class _Kept(Progress, frozen=True, kw_only=True):
+    """A state as bytes: genomes without their policy, which they share, 4 bytes per gene."""
+
+    parents: tuple[Lineage, ...]
+    elite: tuple[tuple[Lineage, float], ...]
+    first: dict[int, Evaluation | Failure]
+    candidates: tuple[Lineage, ...]
 
 
 class Generational(Common, frozen=True, kw_only=True):
@@ -118,11 +127,20 @@ class Generational(Common, frozen=True, kw_only=True):
 
     def encode(self, state: State) -> bytes:
         """Write a state."""
-        return progress.encode_state(state)
+        values = {name: getattr(state, name) for name in _Kept.__struct_fields__}
+        for name in ("parents", "candidates"):
+            values[name] = tuple(Lineage.of(genome) for genome in values[name])
+        values["elite"] = tuple((Lineage.of(s.genome), s.score) for s in state.elite)
+        return encode(_Kept(**values))
 
     def decode(self, data: bytes, policy: PolicyRef) -> State:
         """Read a state back."""
-        return progress.decode_state(data, State, policy)
+        kept = msgspec.msgpack.decode(data, type=_Kept)
+        values = {name: getattr(kept, name) for name in _Kept.__struct_fields__}
+        for name in ("parents", "candidates"):
+            values[name] = tuple(lineage.genome(policy) for lineage in values[name])
+        values["elite"] = tuple(Scored(g.genome(policy), score) for g, score in kept.elite)
+        return State(**values)
 
     def _finish(
         self, state: State, first: dict[int, Evaluation | Failure]

@@ -16,7 +16,6 @@ from germline.messages import (
     Evaluation,
     Failure,
     Key,
-    Lineage,
     Request,
     Result,
     Sums,
@@ -171,25 +170,3 @@ def context_blobs(state: Progress) -> dict[str, bytes]:
     """The context by its hash, if there is one."""
     frozen = context(state)
     return {} if frozen is None else {blobs.sha256(frozen): frozen}
-
-
-def encode_state(state: Progress) -> bytes:
-    """Write a state; genomes without their policy, which they share."""
-    return msgspec.msgpack.encode(state, enc_hook=_lineage)
-
-
-def _lineage(value: object) -> Lineage:
-    if isinstance(value, Genome):
-        return Lineage.of(value)
-    raise NotImplementedError(type(value))
-
-
-def decode_state(data: bytes, kind: type[S], policy: PolicyRef) -> S:
-    """Read a state back."""
-
-    def genome(wanted: type, value: object) -> object:
-        if wanted is Genome:
-            return msgspec.convert(value, Lineage).genome(policy)
-        raise NotImplementedError(wanted)
-
-    return msgspec.msgpack.decode(data, type=kind, dec_hook=genome)
