@@ -28,7 +28,7 @@ class Frozen(msgspec.Struct, frozen=True, array_like=True):
 class BlobCache:
     """The last few blobs that a worker was given, by hash; what a generation shares is few."""
 
-    def __init__(self, count: int = 16) -> None:
+    def __init__(self, count: int = 4) -> None:
         self.count = count
         self._held: OrderedDict[str, bytes] = OrderedDict()
 
@@ -143,6 +143,9 @@ def load(modules: Sequence[str], *, trust: bool) -> None:
             importlib.import_module(module)
         except ImportError as error:
             raise InputError(f"imports: {module}: {error}") from None
+        except Exception as error:
+            reason = shorten(f"{type(error).__name__}: {error}")
+            raise InputError(f"imports: {module}: {reason}") from None
 
 
 def _added(parts: Sequence[Sums]) -> Sums | None:

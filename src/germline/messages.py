@@ -112,7 +112,7 @@ Result = Evaluation | Failure
 Event = Evaluation | Failure | Lost
 
 
-class Run(msgspec.Struct, frozen=True, array_like=True):
+class SharedGenes(msgspec.Struct, frozen=True, array_like=True):
     """Consecutive genes that share σ and operator; the seeds are little-endian uint32."""
 
     sigma: float
@@ -124,13 +124,13 @@ class Lineage(msgspec.Struct, frozen=True, array_like=True):
     """A genome without its policy, which all individuals of a run share: 4 bytes per gene."""
 
     root: Root
-    runs: tuple[Run, ...]
+    runs: tuple[SharedGenes, ...]
 
     @classmethod
     def of(cls, genome: Genome) -> "Lineage":
         """Write a genome."""
         runs = [
-            Run(sigma, operator, b"".join(gene.seed.to_bytes(4, "little") for gene in run))
+            SharedGenes(sigma, operator, b"".join(gene.seed.to_bytes(4, "little") for gene in run))
             for (sigma, operator), run in groupby(genome.genes, lambda g: (g.sigma, g.operator))
         ]
         return cls(genome.root, tuple(runs))

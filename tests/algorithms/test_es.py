@@ -210,3 +210,12 @@ def test_a_centre_that_runs_away_is_told():
 def test_mistakes_are_told(settings, words):
     with pytest.raises(InputError, match=words):
         algorithms.make("es", settings)
+
+
+def test_sigma_does_not_collapse_where_all_are_equal():
+    adapting = ES(population=8, sigma=0.1, sigma_adaptation=1.0)
+    state = adapting.start(1, POLICY, "run")
+    for _ in range(200):
+        state, report, _ = adapting.tell(state, scored(adapting.ask(state), lambda r: 1.0))
+    assert report.rank == 0.5
+    assert 0.1 < report.sigma <= 10.0

@@ -94,7 +94,7 @@ def test_a_signal_ends_a_run_that_can_be_gone_on_with(
     assert (process.returncode, err) == (code, "")
     last = out.splitlines()[-1]
     assert last.startswith("run: stopped in generation ")
-    assert last.endswith(", nothing is lost. Go on with: germline resume run")
+    assert last.endswith(", nothing is lost. Go on with: germline resume run --trust")
     with Store.open(tmp_path / "run") as store:
         generations = store.totals().generations + 2
         evaluations = store.count()[1]
@@ -266,3 +266,55 @@ def test_every_command_has_help(capsys):
             main([command, "--help"])
         assert not left.value.code
         assert "Usage" in capsys.readouterr().out
+
+
+TASK = "from germline import tasks\n\n@tasks.register('mine')\ndef mine(policy, seed): return 1.0\n"
+
+
+def test_a_module_beside_the_spec_is_found_if_trusted(germline, tmp_path):
+    write(tmp_path / "spec.toml", {"imports": ["mine"], "task": {"name": "mine"}})
+    (tmp_path / "mine.py").write_text(TASK)
+    for backend in ("serial", "processes"):
+        out = germline("train", "spec.toml", "--trust", "--backend", backend, "--out", backend)
+        assert out[0] == 0, out
+
+
+def test_nothing_of_the_current_folder_is_run_without_trust(tmp_path):
+    write(tmp_path / "spec.toml", {"imports": [], "task": {"name": "gym", "id": "CartPole-v1"},
+          "policy": {"name": "mlp"}})  # fmt: skip
+    for name in ("ctypes", "queue", "msgspec", "games"):
+        (tmp_path / f"{name}.py").write_text("open('run', 'w')\n")
+    # The installed command, since `python -m` itself looks in the current folder.
+    command = [Path(sys.executable).with_name("germline"), "train", "spec.toml", "--out", "made"]
+    done = subprocess.run(
+        [*command, "--backend", "processes"], cwd=tmp_path, capture_output=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "words"), [("nonsense", "NameError: name 'nonsense'"), ("def", "SyntaxError")]
+)
+def test_a_module_that_fails_is_told_in_a_sentence(content, words, germline, tmp_path):
+    write(tmp_path / "spec.toml", {"imports": ["broken"]})
+    (tmp_path / "broken.py").write_text(content)
+    code, out, err = germline("train", "spec.toml", "--trust")
+    assert (code, out) == (2, "")
+    assert f"imports: broken: {words}" in err
+    assert err.count("\n") == 1
+
+
+def test_it_runs_as_the_first_process_of_a_container(tmp_path):
+    """Where the parent of the workers has the number 1, which elsewhere means that it is gone."""
+    write(tmp_path / "spec.toml", {"imports": [], "task": {"name": "gym", "id": "CartPole-v1"},
+          "policy": {"name": "mlp"}})  # fmt: skip
+    alone = ["unshare", "--pid", "--fork", "--mount-proc"]
+    if subprocess.run([*alone, "true"], capture_output=True, check=False).returncode:
+        assert os.environ.get("CI") != "true", "unshare is not permitted"
+        pytest.skip("unshare is not permitted; run as root")
+    command = [sys.executable, "-m", "germline", "train", "spec.toml", "--backend", "processes"]
+    done = subprocess.run(
+        [*alone, *command], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

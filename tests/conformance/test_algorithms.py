@@ -88,6 +88,12 @@ def test_results_of_another_phase_are_refused(algorithm):
     late = msgspec.structs.replace(result, key=result.key._replace(generation=7))
     with pytest.raises(ValueError, match="was told in generation 0"):
         algorithm.tell(state, [late])
+    beyond = msgspec.structs.replace(result, key=result.key._replace(number=99))
+    with pytest.raises(ValueError, match="were asked for"):
+        algorithm.tell(state, [beyond])
+    empty = msgspec.structs.replace(result, returns=())
+    with pytest.raises(ValueError, match="has no returns"):
+        algorithm.tell(state, [empty])
 
 
 def test_keys_and_episode_seeds_are_well_formed(algorithm):

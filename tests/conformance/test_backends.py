@@ -213,7 +213,7 @@ def test_workers_that_cannot_start_are_not_started_for_ever(monkeypatch):
     run = resolved(RUNS["es on a function"])
     with Processes(1, trust=True) as backend:
         backend.open(run.problem)
-        with pytest.raises(RuntimeError, match="workers end with code 7 before"):
+        with pytest.raises(InputError, match="workers end with code 7 before"):
             answers(Dispatcher(backend), requests_of(run))
 
 

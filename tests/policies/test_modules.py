@@ -90,7 +90,7 @@ def test_weights_reach_their_places():
 def test_it_evolves_like_any_other():
     spec = policies.make("tiny", {"widths": [8]})
     genome = Genome(policies.reference("tiny", spec), Birth(1)).child(Gene(2, 0.1, "lowrank:2"))
-    assert genome.policy.settings == {"inputs": 3, "widths": (8,)}
+    assert genome.policy.settings == {"inputs": 3, "widths": [8]}
     layout = policies.layout_of(genome.policy)
     module = policies.build(spec, Decoder(layout).decode(genome))
     output, carry = eqx.filter_jit(lambda m, o, c: m(o, c))(

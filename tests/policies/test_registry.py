@@ -48,7 +48,7 @@ def test_birth_scales_of_the_paper():
         (
             "dqn",
             {"padding": "full"},
-            "padding: invalid enum value 'full'; given: 'full'; there are same, valid",
+            "padding: invalid enum value 'full'; there are same, valid",
         ),
     ],
 )

@@ -272,3 +272,65 @@ def test_other_versions_are_pointed_out(tmp_path):
     assert any("begun with numpy none, here is" in text for text in told)
     assert "this run was begun with odd 1, here is none; results may differ" in told
     assert not any("germline" in text for text in told)
+
+
+def test_a_folder_in_use_is_left_as_it_is(tmp_path):
+    folder = begin(tmp_path / "run", small())
+    with Store.open(folder, write=True):
+        before = sorted(p.name for p in folder.iterdir())
+        with pytest.raises(InputError, match="is in use by another process"):
+            begin(folder, small())
+        assert sorted(p.name for p in folder.iterdir()) == before
+    go_on(folder)
+
+
+def test_a_phase_in_which_all_failed_is_evaluated_again(tmp_path, monkeypatch):
+    import games
+
+    def broken(policy, seed):
+        raise OSError("the disk is not mounted")
+
+    score = games.tasks.registry._registry["positive"].score
+    monkeypatch.setattr(games.tasks.registry._registry["positive"], "score", broken)
+    folder = begin(tmp_path / "run", small())
+    with pytest.raises(
+        InputError, match="every individual failed: OSError: the disk is not mounted"
+    ):
+        go_on(folder)
+    monkeypatch.setattr(games.tasks.registry._registry["positive"], "score", score)
+    go_on(folder)
+    assert digest(folder) == run(tmp_path / "other", small())
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_any_individual_that_ever_lived_can_be_recalled(algorithm, finished, tmp_path):
+    from germline import files, policies
+    from germline.decode import Decoder
+
+    folder = finished(algorithm)
+    with Store.open(folder) as store:
+        names = {name for g in range(LONG) for name in store.evaluated(g, 0).values()}
+        layout = policies.layout_of(store.policy)
+    for name in sorted(names):
+        found = loop.recall(folder, name, trust=True)
+        assert found.genome.id == name
+        files.write(tmp_path / name, found)
+        again = files.read(tmp_path / name)
+        Decoder(layout, again.snapshots()).decode(again.genome)
+
+
+def test_a_fork_of_es_may_change_its_optimizer(finished, tmp_path):
+    changes = {"algorithm.optimizer": "sgd"}
+    loop.fork(finished("es"), 3, tmp_path / "fork", changes, trust=True)
+    go_on(tmp_path / "fork")
+    assert digest(tmp_path / "fork") != digest(finished("es"))
+
+
+def test_a_fork_makes_up_for_lost_states(finished, tmp_path):
+    import shutil
+
+    origin = shutil.copytree(finished(), tmp_path / "origin")
+    shutil.rmtree(origin / "blobs")
+    loop.fork(origin, 3, tmp_path / "fork", {}, trust=True)
+    go_on(tmp_path / "fork")
+    assert digest(tmp_path / "fork") == digest(finished())

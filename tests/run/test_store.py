@@ -31,7 +31,7 @@ OLD = "9779a1e99b4aac94670767e3d04e1bff0c69672b830e1b83b0dc4785fa636b93"
 @pytest.fixture
 def store(tmp_path):
     """An empty store, open for writing."""
-    with Store.create(tmp_path, POLICY, "run") as made:
+    with Store.create(tmp_path, POLICY, "run", b"") as made:
         yield made
 
 
@@ -126,7 +126,7 @@ def test_any_lineage_can_be_rebuilt(genes, birth):
     ]
     with (
         tempfile.TemporaryDirectory() as folder,
-        Store.create(Path(folder), POLICY, "run") as store,
+        Store.create(Path(folder), POLICY, "run", b"") as store,
     ):
         store.add([answered(Genome(POLICY, Birth(birth)), number=2**20)])
         store.add([answered(g, number=i) for i, g in enumerate(family)])
@@ -161,7 +161,7 @@ def test_an_unknown_id_is_refused(name, words, store):
 
 def digest_of(folder, *batches):
     folder.mkdir()
-    with Store.create(folder, POLICY, "run") as store:
+    with Store.create(folder, POLICY, "run", b"") as store:
         for batch in batches:
             store.add(batch)
         return store.digest()
@@ -261,10 +261,10 @@ def test_a_run_in_use_is_refused_until_its_process_is_gone(tmp_path):
 
 def test_a_run_is_not_begun_where_one_is(store):
     with pytest.raises(InputError, match="is in use"):
-        Store.create(store.folder, POLICY, "other")
+        Store.create(store.folder, POLICY, "other", b"")
     store.close()
     with pytest.raises(InputError, match="holds a run already; go on with it by germline resume"):
-        Store.create(store.folder, POLICY, "other")
+        Store.create(store.folder, POLICY, "other", b"")
     with Store.open(store.folder, write=True) as again:
         assert again.run == "run"
 

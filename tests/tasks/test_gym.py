@@ -245,6 +245,9 @@ class TestSpaces:
             ),
             (spaces.Box(-np.inf, np.inf, (2,)), lambda y: y),
             (spaces.Box(-3, 3, ()), lambda y: 3 * y[0]),
+            (spaces.Box(0, np.inf, (2,)), lambda y: y + 1),
+            (spaces.Box(-np.inf, 5, (2,)), lambda y: y + 4),
+            (spaces.Box(0, 10, (2,), np.int64), lambda y: np.rint(5 + 5 * y)),
         ],
         ids=lambda value: str(value) if isinstance(value, spaces.Space) else "expected",
     )

@@ -30,6 +30,7 @@ from germline.noise import Stream, quarters
 from germline.settings import nearest
 
 LARGEST = 32  # of |4z|
+FARTHEST = 100.0  # that σ may move from its setting
 TARGET = 0.2  # share of perturbations better than the centre at which σ stays as it is
 Options = dict[str, bool | int | float]
 Integers = np.ndarray[Any, np.dtype[np.int64]]
@@ -95,13 +96,13 @@ class ES(Common, frozen=True, kw_only=True):
 
     def tell(self, state: State, results: Sequence[Result]) -> tuple[State, Report | None, Blobs]:
         """Take results in; the last one moves the centre."""
-        state = progress.heard(state, results)
+        state = progress.heard(state, results, self.population + 1)
         if len(state.told) < self.population + 1:
             return state, None, {}
         values = progress.fitness(state.told)
         progress.refuse_ruin(state, values)
         perturbed, centre = values[:-1], values[-1]
-        better = float((perturbed > centre).mean())
+        better = float(((perturbed > centre) + 0.5 * (perturbed == centre)).mean())
         finite = perturbed[perturbed > -np.inf]
         every = list(state.told.values())
         steps, frames, length, failures = progress.played(every)
@@ -121,7 +122,9 @@ class ES(Common, frozen=True, kw_only=True):
             rank=better,
         )
         moved, memory = self._step(state, perturbed)
-        adapted = state.factor * math.exp(self.sigma_adaptation * (better - TARGET))
+        share = better if centre > -np.inf else TARGET  # a centre that failed says nothing
+        adapted = state.factor * math.exp(self.sigma_adaptation * (share - TARGET))
+        adapted = min(max(adapted, 1 / FARTHEST), FARTHEST)
         following = State(
             seed=state.seed,
             policy=state.policy,
@@ -181,11 +184,12 @@ class ES(Common, frozen=True, kw_only=True):
         with jax.numpy_dtype_promotion("standard"):
             fresh = optimizer.init(theta)
         leaves, form = jax.tree.flatten(fresh)
-        if state.optimizer:
-            leaves = [_unpacked(array) for array in state.optimizer]
-        moved, memory = _update(optimizer, form, leaves, jnp.asarray(descent), jnp.asarray(theta))
+        memory = [_unpacked(array) for array in state.optimizer]
+        if [m.shape for m in memory] == [np.shape(leaf) for leaf in leaves]:
+            leaves = memory  # otherwise a fork has changed the optimizer, which begins anew
+        moved, after = _update(optimizer, form, leaves, jnp.asarray(descent), jnp.asarray(theta))
         try:
-            return blobs.pack(np.asarray(moved)), tuple(_packed(leaf) for leaf in memory)
+            return blobs.pack(np.asarray(moved)), tuple(_packed(leaf) for leaf in after)
         except InputError as error:
             raise InputError(f"generation {state.generation}: the centre left: {error}") from None
 

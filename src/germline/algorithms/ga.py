@@ -58,6 +58,10 @@ class GA(Generational, frozen=True, kw_only=True):
         """The best, the elite among them."""
         return tuple(ranked[: self.parents])
 
+    def wanted(self) -> int:
+        """As many as become parents."""
+        return self.parents
+
     def size(self, generation: int) -> float:
         """σ in a generation."""
         return schedule.value(self.sigma, generation)

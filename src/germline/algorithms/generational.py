@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from germline.algorithms import progress
-from germline.algorithms.progress import Common, CountOrNone, Progress
+from germline.algorithms.progress import Common, Natural, Progress
 from germline.algorithms.protocols import Blobs, Report
 from germline.draws import Purpose
 from germline.errors import InputError
@@ -58,8 +58,8 @@ class Generational(Common, frozen=True, kw_only=True):
     `candidate_episodes`; without candidates, by the fitness they were born with.
     """
 
-    elites: CountOrNone = 1
-    candidates: CountOrNone = 10
+    elites: Natural = 1
+    candidates: Natural = 10
     candidate_episodes: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 30
 
     def __post_init__(self) -> None:
@@ -78,6 +78,10 @@ class Generational(Common, frozen=True, kw_only=True):
     @abstractmethod
     def chosen(self, ranked: list[Genome]) -> tuple[Genome, ...]:
         """Give the parents of the next generation, from the elite and the best that follow it."""
+
+    @abstractmethod
+    def wanted(self) -> int:
+        """Give how many of the best are of interest after a generation, at least 1."""
 
     @abstractmethod
     def size(self, generation: int) -> float:
@@ -100,8 +104,8 @@ class Generational(Common, frozen=True, kw_only=True):
 
     def tell(self, state: State, results: Sequence[Result]) -> tuple[State, Report | None, Blobs]:
         """Take results in; the last one of a phase moves on to the next."""
-        state = progress.heard(state, results)
         expected = len(state.candidates) if state.phase == CANDIDATES else self.population
+        state = progress.heard(state, results, expected)
         if len(state.told) < expected:
             return state, None, {}
         if state.phase == CANDIDATES:
@@ -151,7 +155,7 @@ class Generational(Common, frozen=True, kw_only=True):
         elite = self._elite(state, values, ranked)
         names = {scored.genome.digest for scored in elite}
         # As many of the rest as could be chosen; born again, since only seeds are kept.
-        best = self.born(state, ranked[: self._wanted() + len(elite)])
+        best = self.born(state, ranked[: self.wanted() + len(elite)])
         others = [genome for genome in best if genome.digest not in names]
         parents = self.chosen([*(scored.genome for scored in elite), *others])
         again = list(state.told.values()) if state.phase == CANDIDATES else []
@@ -184,10 +188,6 @@ class Generational(Common, frozen=True, kw_only=True):
             elite=elite,
         )
         return following, report, self.blobs(following)
-
-    def _wanted(self) -> int:
-        """How many besides the elite may become parents."""
-        return getattr(self, "parents", 1)
 
     def _elite(self, state: State, values: np.ndarray, ranked: list[int]) -> tuple[Scored, ...]:
         """The best by the mean of their candidate episodes, or else by what they were born with."""

@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 import numpy as np
 
-from germline import blobs, draws
+from germline import blobs, draws, policies
 from germline.draws import Purpose
 from germline.errors import InputError
 from germline.evaluate import Frozen
@@ -23,7 +23,7 @@ from germline.messages import (
 )
 
 Count = Annotated[int, msgspec.Meta(ge=1, le=2**24)]
-CountOrNone = Annotated[int, msgspec.Meta(ge=0, le=2**24)]
+Natural = Annotated[int, msgspec.Meta(ge=0, le=2**24)]
 S = TypeVar("S", bound="Progress")
 
 
@@ -92,13 +92,17 @@ def episode_seeds(
     return draws.episode_seeds(state.seed, purpose, state.generation, which, episodes)
 
 
-def heard(state: S, results: Sequence[Result]) -> S:
-    """Take results of the present phase in; a result of another one is an error of the caller."""
+def heard(state: S, results: Sequence[Result], expected: int) -> S:
+    """Take results of the present phase in, of `expected`; others are an error of the caller."""
     told = dict(state.told)
     for result in results:
         key = result.key
         if key[:3] != (state.run, state.generation, state.phase):
             raise ValueError(f"{key} was told in generation {state.generation}, {state.phase}")
+        if not 0 <= key.number < expected:
+            raise ValueError(f"{key} was told, but only {expected} were asked for")
+        if isinstance(result, Evaluation) and not result.returns:
+            raise ValueError(f"{key} has no returns")
         told[key.number] = result
     return msgspec.structs.replace(state, told=dict(sorted(told.items())))
 
@@ -142,14 +146,14 @@ def context(state: Progress) -> bytes | None:
     if not normalises(state.policy):
         return None
     if state.moments is None:
-        inputs = state.policy.settings.get("inputs")
-        count = inputs if isinstance(inputs, int) else 1
+        spec: Any = policies.make(state.policy.name, state.policy.settings)
+        count = math.prod(spec.observation)
         return encode(Frozen((0.0,) * count, (1.0,) * count))
     count = max(state.moments.count, 1)
     mean = np.array(state.moments.total) / count
     variance = np.maximum(np.array(state.moments.squares) / count - mean**2, 0)
-    # An input that never moves is left as it is.
-    std = np.where(variance > 1e-12, np.sqrt(variance), 1.0)
+    # An input that never moves is left as it is, whatever its size does to the difference above.
+    std = np.where(variance > 1e-12 + 1e-10 * mean**2, np.sqrt(variance), 1.0)
     return encode(Frozen(tuple(mean.tolist()), tuple(std.tolist())))
 
 

@@ -28,6 +28,10 @@ class RandomSearch(Generational, frozen=True, kw_only=True):
         """Nobody has children."""
         return ()
 
+    def wanted(self) -> int:
+        """The best one, to speak of."""
+        return 1
+
     def size(self, generation: int) -> float:
         """Nothing mutates."""
         return 0.0

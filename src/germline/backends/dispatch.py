@@ -19,7 +19,7 @@ BATCH_SECONDS = 0.5  # long enough to make a message cheap, short enough to lose
 IN_FLIGHT = 2  # batches per worker
 FIRST = 8  # episodes in a batch while it is not known how long they take
 ATTEMPTS = 5
-PATIENCE = 300.0
+PATIENCE = 600.0
 MOMENT = 0.2
 
 
@@ -33,18 +33,18 @@ class _Out(NamedTuple):
 
 @dataclass
 class _Round:
-    """The requests of one call: those that wait, those to be tried alone, those under way."""
+    """The requests of one call: those that wait, those to be tried again, those under way."""
 
     total: int  # episodes
     waiting: deque[Request]
-    alone: deque[Request] = field(default_factory=deque)
+    again: deque[list[Request]] = field(default_factory=deque)
     out: dict[Key, _Out] = field(default_factory=dict)
     tries: dict[Key, int] = field(default_factory=dict)
 
     def batch(self, size: int) -> list[Request]:
-        """The next requests, of about `size` episodes; what failed before goes alone."""
-        if self.alone:
-            return [self.alone.popleft()]
+        """The next requests, of about `size` episodes; what was lost goes first."""
+        if self.again:
+            return self.again.popleft()
         batch: list[Request] = []
         while self.waiting and size > 0:
             batch.append(self.waiting.popleft())
@@ -53,15 +53,15 @@ class _Round:
 
     def unfinished(self) -> bool:
         """Whether there is anything left to do or to wait for."""
-        return bool(self.waiting or self.alone or self.out)
+        return bool(self.waiting or self.again or self.out)
 
 
 class Dispatcher:
     """Hands requests to a backend and gives each one's answer once.
 
     It learns how long episodes take and sizes batches to `BATCH_SECONDS`. A request is overdue
-    after `patience` seconds, or twenty times what its batch should take; after so many `attempts`
-    it is a failure.
+    after `patience` seconds, twice that at each new attempt, or twenty times what its batch should
+    take; after so many `attempts` it is a failure.
     """
 
     def __init__(
@@ -98,7 +98,8 @@ class Dispatcher:
         )
         while room > 0 and (batch := now.batch(size)):
             episodes = sum(len(request.episode_seeds) for request in batch)
-            due = time.monotonic() + max(self.patience, 20 * episodes * self._seconds)
+            patience = self.patience * 2 ** max(now.tries.get(r.key, 0) for r in batch)
+            due = time.monotonic() + max(patience, 20 * episodes * self._seconds)
             for request in batch:
                 now.out[request.key] = _Out(request, due, episodes)
             self.backend.submit(batch)
@@ -146,18 +147,29 @@ class Dispatcher:
         for request in late:
             del now.out[request.key]
         self.backend.cancel([request.key for request in late])
-        return self._again(now, late, "no answer in time")
+        return [
+            failure
+            for request in late
+            for failure in self._again(now, [request], "no answer in time")
+        ]
 
     def _again(self, now: _Round, requests: list[Request], reason: str) -> list[Result]:
-        """Try requests again, one by one; those that were tried often enough are failures."""
-        failed: list[Result] = []
-        for request in requests:
-            count = now.tries[request.key] = now.tries.get(request.key, 0) + 1
-            if count >= self.attempts:
-                failed.append(Failure(request.key, reason, count))
-            else:
-                now.alone.append(request)
-        return failed
+        """Try a lost batch again, in halves until the one to blame is alone.
+
+        A request that was alone, and lost, so many times is a failure.
+        """
+        if not requests:
+            return []
+        if len(requests) > 1:
+            half = len(requests) // 2
+            now.again.extend((requests[:half], requests[half:]))
+            return []
+        key = requests[0].key
+        count = now.tries[key] = now.tries.get(key, 0) + 1
+        if count >= self.attempts:
+            return [Failure(key, reason, count)]
+        now.again.append(requests)
+        return []
 
 
 def _family(request: Request) -> tuple[str, Key]:

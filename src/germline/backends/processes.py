@@ -34,7 +34,14 @@ from germline.messages import (
 
 IN_FLIGHT = 2  # batches a worker holds: one in work, one waiting, so that it is never idle
 HOPELESS = 3  # deaths per worker, before it was ready, from which on none is replaced
-PROGRAM = "import sys; from germline.backends.worker import main; main(int(sys.argv[1]))"
+PROGRAM = "import sys; from germline.backends.worker import main; main(*map(int, sys.argv[1:]))"
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 @dataclass
@@ -44,8 +51,9 @@ class _Worker:
     name: str
     process: subprocess.Popen[bytes]
     pipe: Connection
-    frames: SimpleQueue[bytes | None] = field(default_factory=SimpleQueue)
+    frames: SimpleQueue[tuple[bytes, bytes] | None] = field(default_factory=SimpleQueue)
     ready: bool = False
+    given_up: bool = False
     batches: deque[tuple[Key, ...]] = field(default_factory=deque)
     done: int = 0
 
@@ -53,7 +61,8 @@ class _Worker:
         """Send what is put into `frames`, in a thread: a frozen worker must not hold the master."""
         while (frame := self.frames.get()) is not None:
             try:
-                self.pipe.send_bytes(frame)
+                for part in frame:
+                    self.pipe.send_bytes(part)
             except OSError:
                 return  # it is gone, which is found out when it is listened to
 
@@ -62,7 +71,7 @@ class Processes:
     """`count` workers, one per core if not said. `trust` allows a problem to import code."""
 
     def __init__(self, count: int | None = None, *, trust: bool = False) -> None:
-        self.count = count or len(os.sched_getaffinity(0))
+        self.count = count or cores()
         self.trust = trust
         self._problem: Problem | None = None
         self._blobs = BlobCache()
@@ -106,21 +115,24 @@ class Processes:
     def cancel(self, keys: Iterable[Key]) -> None:
         """Forget what waits; a worker that is at it is ended and replaced."""
         given_up = set(keys)
-        kept = ([r for r in batch if r.key not in given_up] for batch in self._waiting)
-        self._waiting = deque(batch for batch in kept if batch)
+        waiting = ([r for r in batch if r.key not in given_up] for batch in self._waiting)
+        self._waiting = deque(batch for batch in waiting if batch)
         for worker in self._workers:
             if any(key in given_up for batch in worker.batches for key in batch):
+                kept = (tuple(k for k in batch if k not in given_up) for batch in worker.batches)
+                worker.batches = deque(kept)
+                worker.given_up = True
                 worker.process.kill()
 
     def put(self, blob: bytes) -> str:
         """Send a blob to all workers, and to those that replace them."""
         digest = self._blobs.put(blob)
         for worker in self._workers:
-            worker.frames.put(b"b" + blob)
+            worker.frames.put((b"b", blob))
         return digest
 
     def workers(self) -> list[WorkerStatus]:
-        """The workers that are alive."""
+        """The workers, some of which may just have died."""
         return [
             WorkerStatus(worker.name, sum(map(len, worker.batches)), worker.done)
             for worker in self._workers
@@ -149,7 +161,8 @@ class Processes:
         flags = compiled.single_threaded()
         with theirs:
             process = subprocess.Popen(
-                [sys.executable, "-c", PROGRAM, str(theirs.fileno())],
+                # -P: nothing is imported from the current folder unless the path says so.
+                [sys.executable, "-P", "-c", PROGRAM, str(theirs.fileno()), str(os.getpid())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 env={**compiled.settings(), **os.environ, "XLA_FLAGS": flags},
@@ -159,9 +172,9 @@ class Processes:
         worker = _Worker(name, process, Connection(mine.detach()))
         threading.Thread(target=worker.send, daemon=True).start()
         hello = Hello(self._problem, name, self.trust, tuple(sys.path) if self.trust else ())
-        worker.frames.put(b"p" + encode(hello))
+        worker.frames.put((b"p", encode(hello)))
         for _, blob in self._blobs:
-            worker.frames.put(b"b" + blob)
+            worker.frames.put((b"b", blob))
         return worker
 
     def _replace(self, worker: _Worker) -> Iterator[Event]:
@@ -169,10 +182,14 @@ class Processes:
         code = self._end(worker)
         self._deaths = 0 if worker.ready else self._deaths + 1
         if self._deaths >= HOPELESS * self.count:
-            raise RuntimeError(f"workers end with code {code} before they have done anything")
+            raise InputError(f"workers end with code {code} before they have done anything")
         self._workers[self._workers.index(worker)] = self._start()
         for place, keys in enumerate(worker.batches):
-            yield Lost(keys, f"worker {worker.name} ended with code {code}", blamed=place == 0)
+            yield Lost(
+                keys,
+                f"worker {worker.name} ended with code {code}",
+                blamed=place == 0 and not worker.given_up,
+            )
 
     def _end(self, worker: _Worker) -> int:
         """Kill a worker and give the code it ended with."""
@@ -190,4 +207,4 @@ class Processes:
                 return
             batch = self._waiting.popleft()
             worker.batches.append(tuple(request.key for request in batch))
-            worker.frames.put(b"r" + encode_requests(batch))
+            worker.frames.put((b"r", encode_requests(batch)))

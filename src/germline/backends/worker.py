@@ -1,10 +1,11 @@
 """The program of a worker process.
 
-It talks over one socket in frames, each a letter and a payload. From the master: p the problem,
-b a blob, r a batch of requests. To the master: r ready, e results, x why it cannot work. It ends
-when the master does.
+It talks over one socket. From the master comes a letter and then what it stands for: p the problem,
+b a blob, r a batch of requests. To the master goes one frame that begins with a letter: r ready,
+e results, x why it cannot work. It ends when the master does.
 """
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -30,9 +31,9 @@ class Hello(msgspec.Struct, frozen=True):
     path: tuple[str, ...]
 
 
-def main(descriptor: int) -> None:
-    """Evaluate batches until the master hangs up."""
-    _die_with_parent()
+def main(descriptor: int, parent: int) -> None:
+    """Evaluate batches until the master hangs up, or is gone."""
+    _die_with(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the master's to answer
     with Connection(descriptor) as master:
         try:
@@ -42,7 +43,9 @@ def main(descriptor: int) -> None:
 
 
 def _serve(master: Connection) -> None:
-    hello = msgspec.msgpack.decode(_payload(master.recv_bytes(), b"p"), type=Hello)
+    if master.recv_bytes() != b"p":
+        raise ConnectionError("expected the problem first")
+    hello = msgspec.msgpack.decode(master.recv_bytes(), type=Hello)
     sys.path[:] = [*hello.path, *(p for p in sys.path if p not in hello.path)]
 
     _one_thread()
@@ -58,31 +61,26 @@ def _serve(master: Connection) -> None:
     master.send_bytes(b"r")
     known: dict[str, Genome] = {}
     turn = 0
-    frames: SimpleQueue[bytes | None] = SimpleQueue()
+    frames: SimpleQueue[tuple[bytes, bytes] | None] = SimpleQueue()
     threading.Thread(target=_listen, args=(master, frames), daemon=True).start()
     while (frame := frames.get()) is not None:
-        if frame[:1] == b"b":
-            blobs.put(frame[1:])
+        kind, payload = frame
+        if kind == b"b":
+            blobs.put(payload)
             continue
-        requests = decode_requests(_payload(frame, b"r"), hello.problem.policy, known)
+        requests = decode_requests(payload, hello.problem.policy, known)
         master.send_bytes(b"e" + encode(tuple(evaluator.evaluate(requests))))
         turn += 1
         compiled.settle(turn)
 
 
-def _listen(master: Connection, frames: SimpleQueue[bytes | None]) -> None:
+def _listen(master: Connection, frames: SimpleQueue[tuple[bytes, bytes] | None]) -> None:
     """Take frames off the socket at once: two sides that only send would wait for each other."""
     try:
         while True:
-            frames.put(master.recv_bytes())
+            frames.put((master.recv_bytes(), master.recv_bytes()))
     except (EOFError, OSError):
         frames.put(None)
-
-
-def _payload(frame: bytes, kind: bytes) -> bytes:
-    if frame[:1] != kind:
-        raise ConnectionError(f"expected a frame {kind!r}, got {frame[:1]!r}")
-    return frame[1:]
 
 
 def _one_thread() -> None:
@@ -98,13 +96,13 @@ def _one_thread() -> None:
     os.sched_setaffinity(0, {min(allowed)})
     jax.devices()
     for thread in Path("/proc/self/task").iterdir():
-        os.sched_setaffinity(int(thread.name), allowed)
+        with contextlib.suppress(ProcessLookupError):  # a thread may have ended
+            os.sched_setaffinity(int(thread.name), allowed)
 
 
-def _die_with_parent() -> None:
+def _die_with(parent: int) -> None:
     """Ask Linux to end this process with its parent, even in the middle of an evaluation."""
     if sys.platform == "linux":
-        parent = os.getppid()
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-        if parent == 1 or os.getppid() != parent:
+        if os.getppid() != parent:
             os._exit(0)

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,7 +45,7 @@ def train(
 ) -> None:
     """Begin a run and evolve until a stop rule holds."""
     with _signals() as caught:
-        _prepare()
+        _prepare(trust)
         from germline.run import loop
         from germline.run import spec as specs
 
@@ -71,7 +72,7 @@ def resume(
                 f"use germline fork {run} --generation N --set ..."
             )
     with _signals() as caught:
-        _prepare()
+        _prepare(trust)
         from germline.run import loop
         from germline.run import spec as specs
         from germline.run.store import Store
@@ -92,7 +93,7 @@ def fork(
     trust: Trust = False,
 ) -> None:
     """Begin a run with the first generations of another, and other settings from there on."""
-    _prepare()
+    _prepare(trust)
     from germline.run import loop
 
     loop.fork(run, generation, out, options.pairs(set_ or []), trust=trust)
@@ -107,10 +108,12 @@ def digest(run: Run) -> None:
         typer.echo(store.digest())
 
 
-def _prepare() -> None:
-    """Set JAX up before it is imported."""
+def _prepare(trust: bool) -> None:
+    """Set JAX up before it is imported; modules of a trusted spec may be in the current folder."""
     from germline import compiled
 
+    if trust:
+        sys.path.insert(0, str(Path.cwd()))
     compiled.keep()
     os.environ["XLA_FLAGS"] = compiled.single_threaded()
 
@@ -162,7 +165,7 @@ def _evolve(folder: Path, resolved: "Resolved", trust: bool, caught: list[int]) 
         return
     typer.echo(
         f"{folder}: stopped in generation {outcome.generation}, nothing is lost. "
-        f"Go on with: germline resume {folder}"
+        f"Go on with: germline resume {folder}{' --trust' if trust else ''}"
     )
     raise typer.Exit(128 + caught[0])
 

@@ -4,6 +4,7 @@ Resuming is the same loop from the last state that was kept: what the store has 
 again, and only the rest is evaluated.
 """
 
+import contextlib
 import platform
 import secrets
 import shutil
@@ -17,10 +18,14 @@ from typing import Any, NamedTuple
 import msgspec
 
 from germline import compiled, disk
+from germline.algorithms import progress
 from germline.algorithms.protocols import Report, State
 from germline.backends import Backend, Dispatcher, Processes, Serial
 from germline.errors import InputError
-from germline.messages import Request, Result
+from germline.evaluate import Frozen
+from germline.files import GenomeFile, Normaliser
+from germline.genome import Snapshot
+from germline.messages import Failure, Request, Result
 from germline.run import spec as specs
 from germline.run.spec import Engine, Resolved, Spec, Stop
 from germline.run.store import Store, Totals, unwritable
@@ -29,7 +34,7 @@ LONGEST = 0.5  # seconds that results wait for a moment to be written in
 Listener = Callable[[Report, Totals], None]
 
 
-class Outcome(NamedTuple):
+class Ending(NamedTuple):
     """How a session ended: by which rule, or None if it was stopped from outside."""
 
     reason: str | None
@@ -39,17 +44,16 @@ class Outcome(NamedTuple):
 
 def create(folder: Path, resolved: Resolved) -> None:
     """Write a new run's folder: its spec and an empty store."""
-    new = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"{folder}: cannot be made: {error.strerror}") from None
     try:
-        with Store.create(folder, resolved.problem.policy, secrets.token_hex(8)):
-            write_spec(folder, resolved.spec)
+        text = specs.to_toml(resolved.spec).encode()
+        Store.create(folder, resolved.problem.policy, secrets.token_hex(8), text).close()
     except InputError:
-        if new:
-            shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            folder.rmdir()  # if there is nothing else in it
         raise
 
 
@@ -76,12 +80,13 @@ def evolve(
     listener: Listener = lambda report, totals: None,
     stopped: Callable[[], bool] = lambda: False,
     warn: Callable[[str], None] = lambda text: None,
-) -> Outcome:
+) -> Ending:
     """Run until a stop rule holds or `stopped` says so; everything is in the store by then."""
     with Store.open(folder, write=True) as store:
         now = about(resolved.spec.backend)
         for text in differences(store.sessions(), now, resolved.problem.arithmetic):
             warn(text)
+        now["spec"] = resolved.problem.spec_hash
         session = _Session(store, resolved, backend, listener, stopped, now)
         try:
             return session.run()
@@ -107,33 +112,30 @@ class _Session:
         self.problem = resolved.problem
         self.algorithm = resolved.algorithm
         self.backend = backend
-        self.dispatcher = Dispatcher(backend)
+        self.dispatcher = Dispatcher(backend, patience=resolved.spec.backend.patience)
         self.listener = listener
         self.stopped = stopped
         self.opened = False
+        self.offered: set[str] = set()
         self.flushed = 0.0
         self.writes: list[Callable[[], None]] = []
         self.started = time.monotonic()
 
-    def run(self) -> Outcome:
+    def run(self) -> Ending:
         state = restored(self.store, self.algorithm, self.spec.seed)
         totals = self.store.totals()
         self.before = totals
         reports = self.store.reports()
         last = reports[-1] if reports else None
-        for blob in self.algorithm.blobs(state).values():
-            self.backend.put(blob)
         while not self.stopped():
             if last is not None and state.generation >= totals.generations:
                 reason = met(self.spec.stop, last, totals)
                 if reason is not None:
-                    return Outcome(reason, state.generation, totals)
+                    return Ending(reason, state.generation, totals)
             results = self._results(state)
             if results is None:
                 break
-            state, report, blobs = self.algorithm.tell(state, results)
-            for blob in blobs.values():
-                self.backend.put(blob)
+            state, report, _ = self.algorithm.tell(state, results)
             if report is None or report.generation < totals.generations:
                 continue
             last = report
@@ -143,27 +145,39 @@ class _Session:
             kept = (state.generation, self.algorithm.encode(state)) if due else None
             self.writes.append(partial(self.store.finish, report, totals, kept))
             self.listener(report, totals)
-        return Outcome(None, state.generation, totals)
+        return Ending(None, state.generation, totals)
 
     def flush(self) -> None:
         """Write what has come in; done while workers are busy, so that they do not wait for it."""
         self.flushed = time.monotonic()
-        writes, self.writes = self.writes, []
-        if writes:
-            with self.store.transaction():
-                for write in writes:
-                    write()
+        try:
+            if self.writes:
+                with self.store.transaction():
+                    for write in self.writes:
+                        write()
+        except InputError:
+            self.writes = []  # the disk does not take it, and would not take it again
+            raise
+        self.writes = []
 
     def _results(self, state: State) -> list[Result] | None:
         """All results of a phase, from the store and from the workers; None if stopped."""
         requests = self.algorithm.ask(state)
         there = {r.key: r for r in self.store.results(state.generation, state.phase)}
+        if there and all(isinstance(result, Failure) for result in there.values()):
+            # Something outside was amiss; if it still is, the same happens again.
+            self.store.forget(state.generation, state.phase)
+            there = {}
         if there:
             known = self.store.evaluated(state.generation, state.phase)
             check(self.store.folder, requests, known)
         missing = {r.key: r for r in requests if r.key not in there}
         if missing:
             self._open()
+            for digest, blob in self.algorithm.blobs(state).items():
+                if digest not in self.offered:
+                    self.backend.put(blob)
+            self.offered = set(self.algorithm.blobs(state))
             for answers in self.dispatcher.run(list(missing.values()), self.stopped):
                 if not answers:
                     self.flush()
@@ -210,6 +224,31 @@ def restored(store: Store, algorithm: Any, seed: int, upto: int | None = None) -
     return algorithm.start(seed, store.policy, store.run)
 
 
+def replayed(store: Store, resolved: Resolved, generation: int) -> State:
+    """The state before a generation that is in the store, told again from the last one kept."""
+    algorithm = resolved.algorithm
+    state = restored(store, algorithm, resolved.spec.seed, generation)
+    while state.generation < generation:
+        state = algorithm.tell(state, store.results(state.generation, state.phase))[0]
+    return state
+
+
+def recall(folder: Path, name: str, *, trust: bool = False) -> GenomeFile:
+    """Any individual that ever lived, by its id, with all that is needed to play it."""
+    with Store.open(folder) as store:
+        resolved = specs.resolve(specs.read(folder / "spec.toml"), trust=trust)
+        genome, problem = store.genome(name), resolved.problem
+        # Weights that no seed gives, and statistics, are those of the generation it was born in.
+        state = replayed(store, resolved, store.generation_of(name))
+        blobs = resolved.algorithm.blobs(state)
+        weights = blobs.get(genome.root.sha256) if isinstance(genome.root, Snapshot) else None
+        normaliser = None
+        if (context := progress.context(state)) is not None:
+            frozen = msgspec.msgpack.decode(context, type=Frozen)
+            normaliser = Normaliser(frozen.mean, frozen.std)
+        return GenomeFile(genome, problem.task, problem.arithmetic, normaliser, weights)
+
+
 def check(folder: Path, requests: list[Request], known: Mapping[int, str]) -> None:
     """Refuse to go on when the store has other individuals than the spec gives."""
     for request in requests:
@@ -250,17 +289,18 @@ def fork(
         finished = old.totals().generations
         if not 0 <= generation <= finished:
             raise InputError(f"--generation: {generation} is not 0 to {finished}, those finished")
-        state = restored(old, before.algorithm, before.spec.seed, generation)
-        while state.generation < generation:
-            results = old.results(state.generation, state.phase)
-            state = before.algorithm.tell(state, results)[0]
+        state = replayed(old, before, generation)
         create(target, after)
-        with Store.open(target, write=True) as new:
-            new.copy_before(generation, old)
-            if generation:
-                reseeded = msgspec.structs.replace(state, seed=after.spec.seed)
-                with new.transaction():
-                    new.keep(generation, before.algorithm.encode(reseeded))
+        try:
+            with Store.open(target, write=True) as new:
+                new.copy_before(generation, old)
+                if generation:
+                    reseeded = msgspec.structs.replace(state, seed=after.spec.seed)
+                    with new.transaction():
+                        new.keep(generation, before.algorithm.encode(reseeded))
+        except BaseException:
+            shutil.rmtree(target, ignore_errors=True)
+            raise
     return after.spec
 
 

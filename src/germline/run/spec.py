@@ -68,12 +68,14 @@ class Stop(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Engine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Who evaluates: this process alone (`serial`) or `workers` of them, one per core if not said.
 
-    `price` is what an hour of one worker costs.
+    `price` is what an hour of one worker costs. A worker that has not answered for `patience`
+    seconds is taken to be frozen.
     """
 
     name: Literal["serial", "processes"] = "processes"
     workers: Annotated[int, msgspec.Meta(ge=1, le=4096)] | None = None
     price: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    patience: Annotated[float, msgspec.Meta(gt=0)] = 600.0
 
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -142,6 +144,9 @@ def parse(values: Mapping[str, Any], overrides: Mapping[str, Any] | None = None)
         table = values.get(name)
         if not isinstance(table, Mapping) or not isinstance(table.get("name"), str):
             raise InputError(f"{name}: a table with a name is needed, such as [{name}] name = ...")
+    for name, table in values.items():
+        if _holds_none(table):
+            raise InputError(f"{name}: a value is null, which TOML cannot say; leave it out")
     nested: dict[str, Any] = {}
     for name, kind in (("stop", Stop), ("backend", Engine)):
         table = values.get(name, {})
@@ -153,18 +158,30 @@ def parse(values: Mapping[str, Any], overrides: Mapping[str, Any] | None = None)
 
 
 def override(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Give values with some replaced, by dotted names."""
+    """Give values with some replaced, by dotted names; None takes a field away."""
     changed = {k: dict(v) if isinstance(v, Mapping) else v for k, v in values.items()}
     for name, given in overrides.items():
         value = dict(given) if isinstance(given, Mapping) else given
         table, dot, field = name.partition(".")
-        if not dot:
+        if not dot and value is None:
+            changed.pop(name, None)
+        elif not dot:
             changed[name] = value
         elif isinstance(changed.setdefault(table, {}), dict):
-            changed[table][field] = value
+            if value is None:
+                changed[table].pop(field, None)
+            else:
+                changed[table][field] = value
         else:
             raise InputError(f"{name}: {table} is not a table")
     return changed
+
+
+def _holds_none(value: object) -> bool:
+    """Whether there is a None anywhere in plain data."""
+    if isinstance(value, Mapping):
+        return any(map(_holds_none, value.values()))
+    return any(map(_holds_none, value)) if isinstance(value, list) else value is None
 
 
 def resolve(spec: Spec, *, trust: bool = False) -> Resolved:

@@ -1,9 +1,10 @@
 """The store: every individual and every evaluation of a run, in one SQLite file.
 
-One process writes, many may read. Results are committed as they arrive, so a kill loses only what
-had not arrived, and resuming evaluates only what is missing.
+One process writes, many may read. Results are committed within moments of their arrival; a kill
+loses only what was not yet committed, and resuming evaluates only what is missing.
 """
 
+import contextlib
 import fcntl
 import hashlib
 import os
@@ -21,6 +22,7 @@ import msgspec
 from germline import bfloat16
 from germline.algorithms.protocols import Report
 from germline.blobs import BlobFolder, sha256
+from germline.disk import write_atomically
 from germline.errors import InputError
 from germline.genome import Birth, Gene, Genome, PolicyRef, Root, Snapshot
 from germline.messages import Evaluation, Failure, Key, Request, Result, Sums, encode
@@ -89,8 +91,8 @@ class Store:
         self._names = {name: n for n, name in self._all("SELECT number, name FROM names")}
 
     @classmethod
-    def create(cls, folder: Path, policy: PolicyRef, run: str) -> "Store":
-        """Begin the store of a new run."""
+    def create(cls, folder: Path, policy: PolicyRef, run: str, spec: bytes) -> "Store":
+        """Begin a new run in a folder: its spec and an empty store, both or none."""
         _refuse_network(folder)
         lock = _locked(folder)
         path = folder / "run.db"
@@ -102,19 +104,22 @@ class Store:
             )
         connection = None
         try:
+            write_atomically(folder / "spec.toml", spec)
             connection = _connect(path)
             connection.executescript(f"BEGIN;{SCHEMA}PRAGMA user_version={VERSION};COMMIT;")
             connection.executemany(
                 "INSERT INTO meta VALUES (?, ?)",
                 [("run", run), ("policy", msgspec.json.encode(policy))],
             )
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             if connection is not None:
                 connection.close()
+            for name in ("run.db", "run.db-wal", "run.db-shm", "spec.toml", "lock"):
+                with contextlib.suppress(OSError):
+                    (folder / name).unlink(missing_ok=True)
             os.close(lock)
-            for name in ("run.db", "run.db-wal", "run.db-shm", "lock"):
-                (folder / name).unlink(missing_ok=True)
-            raise InputError(f"{folder}: a run cannot be kept here: {error}") from None
+            reason = getattr(error, "strerror", None) or error
+            raise InputError(f"{folder}: a run cannot be kept here: {reason}") from None
         return cls(folder, connection, lock)
 
     @classmethod
@@ -246,6 +251,21 @@ class Store:
         run = self.run
         return [_result(Key(run, generation, phase, row[0]), row[1:], names) for row in rows]
 
+    def forget(self, generation: int, phase: int) -> None:
+        """Drop the results of a phase, so that it is evaluated again."""
+        with self.transaction():
+            self._db.execute(
+                "DELETE FROM evaluations WHERE generation = ? AND phase = ?", (generation, phase)
+            )
+
+    def generation_of(self, name: str) -> int:
+        """The generation in which an individual was born."""
+        rows = self._rows("SELECT generation FROM individuals WHERE id = ?", (_signed(name),))
+        found = next(rows, None)
+        if found is None:
+            raise InputError(f"{self.folder}: no individual has the id {name}")
+        return int(found[0])
+
     def evaluated(self, generation: int, phase: int) -> dict[int, str]:
         """The ids of who was evaluated in a phase, by number."""
         rows = self._rows(
@@ -324,14 +344,16 @@ class Store:
                 ("evaluations", "generation"),
                 ("generations", "number"),
                 ("checkpoints", "generation"),
+                ("sessions", None),
             ):
                 where = "" if column is None else f" WHERE {column} < {int(generation)}"
                 rows = source._db.execute(f"SELECT * FROM {table}{where}")
                 while part := rows.fetchmany(10_000):
                     marks = ", ".join("?" * len(part[0]))
                     self._db.executemany(f"INSERT INTO {table} VALUES ({marks})", part)
-            for (digest,) in self._db.execute("SELECT sha256 FROM checkpoints"):
-                self.blobs.put(source.blobs[digest])
+            for (digest,) in self._all("SELECT sha256 FROM checkpoints"):
+                with contextlib.suppress(KeyError):  # one that is lost is replayed
+                    self.blobs.put(source.blobs[digest])
         self._names = {name: n for n, name in self._all("SELECT number, name FROM names")}
 
     @contextmanager

@@ -50,7 +50,7 @@ def dynamics(suite: Suite, name: str, limit: int | None = None) -> Dynamics:
 
 
 @dataclass(frozen=True)
-class Functional:
+class FuncEnvironment:
     """A Gymnasium FuncEnv with its parameters."""
 
     environment: Any
@@ -90,7 +90,7 @@ def _gymnasium(name: str, limit: int | None) -> Dynamics:
     kind, params, own = known[name]
     environment = kind()
     space = of_gymnasium(name, environment.observation_space, environment.action_space)
-    return Functional(environment, params, space, limit or own)
+    return FuncEnvironment(environment, params, space, limit or own)
 
 
 @dataclass(frozen=True)

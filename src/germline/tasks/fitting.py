@@ -38,7 +38,10 @@ def check(spec: PolicySpec, space: Space) -> None:
     seen = getattr(spec, "observation", space.observation)
     if seen != space.observation:
         given, wanted = list(seen), list(space.observation)
-        raise InputError(f"policy {name}: sees {given}, the task shows {wanted}")
+        hint = ""
+        if given == [math.prod(wanted)]:
+            hint = "; the wrapper FlattenObservation makes one row of it"
+        raise InputError(f"policy {name}: sees {given}, the task shows {wanted}{hint}")
     outputs = getattr(spec, "outputs", getattr(spec, "actions", space.outputs))
     if outputs != space.outputs:
         raise InputError(f"policy {name}: has {outputs} outputs, the task takes {space.outputs}")

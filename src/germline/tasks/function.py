@@ -11,9 +11,9 @@ import numpy as np
 
 from germline.decode import Recipe
 from germline.policies.protocols import Array, Policy
-from germline.tasks.padding import SMALLEST, padded
 from germline.tasks.players import Players
 from germline.tasks.protocols import TERMINATED, Episode, Outcome, Task
+from germline.tasks.sizes import SMALLEST, padded
 from germline.tasks.spaces import Space
 
 Score = Callable[[Any, Any], Any]

@@ -19,9 +19,9 @@ from germline.decode import Recipe
 from germline.messages import Sums
 from germline.policies.protocols import Array, Carry, Policy
 from germline.tasks.dynamics import Dynamics, State, Suite, dynamics
-from germline.tasks.padding import padded
 from germline.tasks.players import Players
 from germline.tasks.protocols import CAPPED, LIMIT, TERMINATED, Episode, Outcome
+from germline.tasks.sizes import padded
 from germline.tasks.spaces import Space
 
 MAX_STEPS = 2**24  # counted in float32 and int32 alike
@@ -65,7 +65,10 @@ class Functional(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         outcomes = [Outcome(score, n, n, _ENDS[end]) for score, n, end in rows]
         if not totals:
             return outcomes
-        total, squares = (part.reshape(count, -1).astype(np.float64).tolist() for part in totals)
+        moved, squared, first = (part.reshape(count, -1).astype(np.float64) for part in totals)
+        lengths = steps[:, None].astype(np.float64)
+        total = (lengths * first + moved).tolist()
+        squares = (squared + 2 * first * moved + lengths * first**2).tolist()
         return [
             o._replace(sums=Sums(o.steps, tuple(t), tuple(s)))
             for o, t, s in zip(outcomes, total, squares, strict=True)
@@ -130,7 +133,7 @@ def _run(
         key = jax.random.key(seed[episode])
         state, obs = environment.reset(key)
         none, nought = jnp.int32(0), jnp.float32(0)
-        totals = (jnp.zeros_like(obs), jnp.zeros_like(obs)) if task.counting else ()
+        totals = (jnp.zeros_like(obs), jnp.zeros_like(obs), obs) if task.counting else ()
         begun = (policy.initial_carry(), state, obs, key, none, nought, none, totals)
         slot = _Slots(episode, jnp.bool_(True), *jax.tree.map(_firm, begun))
         return eqx.filter(policy, eqx.is_array), slot
@@ -144,7 +147,11 @@ def _run(
         steps = slot.steps + live.astype(jnp.int32)
         ends = (over, steps >= limit, steps >= cap[slot.episode])
         end = jnp.select(ends, [jnp.int32(1), jnp.int32(2), jnp.int32(3)], jnp.int32(0))
-        seen = (slot.obs, slot.obs * slot.obs)[: len(slot.totals)]
+        totals = slot.totals
+        if totals:
+            # From the first observation on: what moves little would be lost beside a large mean.
+            moved = jnp.where(live, slot.obs - totals[2], 0)
+            totals = (totals[0] + moved, totals[1] + moved * moved, totals[2])
         carry, state, obs = jax.tree.map(_firm, (carry, state, obs))
         return slot._replace(
             live=live & (end == 0),
@@ -154,7 +161,7 @@ def _run(
             steps=steps,
             score=slot.score + jnp.where(live, reward, 0),
             end=jnp.where(live, end, slot.end),
-            totals=tuple(t + jnp.where(live, x, 0) for t, x in zip(slot.totals, seen, strict=True)),
+            totals=totals,
         )
 
     def finished(slots: _Slots, results: _Results) -> _Results:

@@ -6,6 +6,7 @@ floats are rounded.
 """
 
 import contextlib
+import re
 from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
@@ -29,6 +30,8 @@ from germline.tasks.spaces import Space, of_gymnasium
 
 Plain = bool | int | float | str | None
 Options = dict[str, Plain | list[Plain]]
+
+_PATH = re.compile(r"[/\\:]|\.(xml|json|toml|py|mjb|urdf)$", re.IGNORECASE)
 
 # Wrappers that are functions of the episode alone and take plain numbers.
 WRAPPERS = (
@@ -77,6 +80,8 @@ class Gym(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 f"id: {self.id!r} names a module, and that is code; "
                 "name it in `imports` and give the id alone"
             )
+        if self.id.startswith("Gym"):
+            raise InputError(f"id: {self.id!r} would load any environment of another package")
         given = [w if isinstance(w, Wrapper) else Wrapper(w) for w in self.wrappers]
         for wrapper in given:
             if wrapper.name not in WRAPPERS:
@@ -164,8 +169,8 @@ def _make(task: Gym) -> gymnasium.Env[Any, Any]:
 def _check_options(options: Mapping[str, object]) -> None:
     for name, value in options.items():
         texts = value if isinstance(value, list) else [value]
-        if any(isinstance(text, str) and ("/" in text or "\\" in text) for text in texts):
-            raise InputError(f"options: {name}: {value!r} looks like a path; not allowed")
+        if any(isinstance(text, str) and _PATH.search(text) for text in texts):
+            raise InputError(f"options: {name}: {value!r} looks like a path or a module; refused")
 
 
 def _tuples(options: Options) -> dict[str, Any]:

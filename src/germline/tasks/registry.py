@@ -14,6 +14,7 @@ from germline.tasks.protocols import Task
 Kind = TypeVar("Kind", bound=Callable[..., Any])
 
 _registry: dict[str, type[Task]] = {}
+_origins: dict[str, str] = {}
 
 
 def register(name: str, *, jax: bool = False) -> Callable[[Kind], Kind]:
@@ -25,11 +26,11 @@ def register(name: str, *, jax: bool = False) -> Callable[[Kind], Kind]:
     check_type("task name", name, Name)
 
     def keep(kind: Kind) -> Kind:
-        known = _registry.get(name)
-        made = _settings(name, kind, jax)
-        if known is not None and known.__qualname__ != made.__qualname__:
+        origin = f"{kind.__module__}.{kind.__qualname__}"
+        known = _origins.setdefault(name, origin) if name in _registry else origin
+        if known != origin:
             raise ValueError(f"task {name!r} is registered already, as {known}")
-        _registry[name] = made
+        _registry[name], _origins[name] = _settings(name, kind, jax), origin
         return kind
 
     return keep

@@ -16,7 +16,7 @@ class Space(msgspec.Struct, frozen=True):
 
     Actions are a choice among `outputs` (counted from `start`), several choices of `sizes` options
     each, yes or no per output (`binary`), or numbers from `low` to `high`, one per output, in the
-    form `shape`.
+    form `shape`, rounded if they are `whole`.
     """
 
     observation: tuple[int, ...]
@@ -29,14 +29,16 @@ class Space(msgspec.Struct, frozen=True):
     low: tuple[float, ...] = ()
     high: tuple[float, ...] = ()
     shape: tuple[int, ...] = ()
+    whole: bool = False
 
     def action(self, output: Array) -> Array:
         """Turn a policy's output [outputs] into an action; of equal scores the first wins."""
         if self.head == "continuous":
-            low, high = jnp.array(self.low, jnp.float32), jnp.array(self.high, jnp.float32)
-            bounded = jnp.isfinite(low) & jnp.isfinite(high)
-            low, high = jnp.where(bounded, low, -1), jnp.where(bounded, high, 1)
-            return (low + (output + 1) * 0.5 * (high - low)).reshape(self.shape)
+            pairs = [_bounds(*pair) for pair in zip(self.low, self.high, strict=True)]
+            low, high = (jnp.array(side, jnp.float32) for side in zip(*pairs, strict=True))
+            share = (jnp.clip(output, -1, 1) + 1) * 0.5
+            value = jnp.clip(low + share * (high - low), low, high).reshape(self.shape)
+            return jnp.rint(value).astype(jnp.int32) if self.whole else value
         if self.binary:
             return (output > 0).astype(jnp.int8)
         if self.sizes:
@@ -44,6 +46,13 @@ class Space(msgspec.Struct, frozen=True):
             parts = [output[end - n : end] for n, end in zip(self.sizes, ends, strict=True)]
             return jnp.stack([jnp.argmax(part) for part in parts])
         return jnp.argmax(output) + self.start
+
+
+def _bounds(low: float, high: float) -> tuple[float, float]:
+    """The range of an action; where a side has no bound, two wide."""
+    if math.isinf(low):
+        return (-1.0, 1.0) if math.isinf(high) else (high - 2.0, high)
+    return (low, low + 2.0) if math.isinf(high) else (low, high)
 
 
 def discrete(observation: tuple[int, ...], dtype: str, count: int, start: int = 0) -> Space:
@@ -54,7 +63,7 @@ def discrete(observation: tuple[int, ...], dtype: str, count: int, start: int = 
 def continuous(
     observation: tuple[int, ...], dtype: str, low: Array, high: Array, shape: tuple[int, ...]
 ) -> Space:
-    """Numbers within bounds; a side without bound makes it -1 to 1."""
+    """Numbers within bounds."""
     below, above = (tuple(np.ravel(side).astype(float).tolist()) for side in (low, high))
     count = math.prod(shape)
     return Space(observation, dtype, count, "continuous", low=below, high=above, shape=shape)
@@ -82,5 +91,6 @@ def of_gymnasium(about: str, observation: Any, action: Any) -> Space:  # noqa: A
     if isinstance(action, spaces.MultiBinary) and len(action.shape) == 1:
         return Space(shape, dtype, int(action.shape[0]), binary=True)
     if isinstance(action, spaces.Box):
-        return continuous(shape, dtype, action.low, action.high, action.shape)
+        found = continuous(shape, dtype, action.low, action.high, action.shape)
+        return msgspec.structs.replace(found, whole=np.issubdtype(action.dtype, np.integer))
     raise InputError(f"{about}: actions of the kind {action} are not supported")
