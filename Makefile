@@ -50,7 +50,7 @@ $(VENV)/.bench: $(READY)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	@touch $@
 
-bench: $(VENV)/.bench ## print every benchmark's figures (adds PyTorch to compare with)
+bench: $(VENV)/.bench ## print every benchmark's figures (adds PyTorch and the peers to compare with)
 	@for b in benchmarks/*.py; do echo "== $$b"; $(BIN)/python $$b || exit 1; done
 
 clean: ## remove the environment and every cache

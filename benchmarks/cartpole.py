@@ -269,7 +269,7 @@ def median(rows: list[Rates], name: str) -> float:
 def main() -> None:
     """Print a table per network."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--hidden", nargs="+", default=["64,64", "256,256"])
+    parser.add_argument("--hidden", nargs="+", default=["64,64"])
     parser.add_argument("--systems", nargs="+", default=list(SYSTEMS), choices=SYSTEMS)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)

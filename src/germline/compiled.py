@@ -39,9 +39,9 @@ def single_threaded() -> str:
 def settle(turn: int) -> None:
     """Take what compiling has left behind out of garbage collection, now and then.
 
-    Programs and their traces are a million objects that live as long as the process. To look
-    through them takes a tenth of a second, which a short generation cannot spare. What is there at
-    turns 1, 2, 4, 8, ... is not looked at again.
+    Programs and their traces live as long as the process. To look through them takes a tenth of a
+    second, which a short generation cannot spare. What is there at turns 1, 2, 4, 8, ... is not
+    looked at again.
     """
     if turn & (turn - 1) == 0:
         gc.freeze()
