@@ -24,6 +24,8 @@ The modules in reading order, each importing only from those above it:
     backends    who does the work, and the dispatcher above them
     algorithms  how a population moves: ask and tell
     run         the spec, the loop and the store
+    presets     specs that come with Germline
+    api         train, look back, score: Germline from Python
     cli         the command `germline`
 """
 
@@ -31,6 +33,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from germline.api import Run as Run
+    from germline.api import train as train
     from germline.decode import Decoder as Decoder
     from germline.errors import InputError as InputError
     from germline.files import GenomeFile as GenomeFile
@@ -40,6 +44,7 @@ if TYPE_CHECKING:
     from germline.genome import Snapshot as Snapshot
     from germline.layout import Layout as Layout
     from germline.layout import Tensor as Tensor
+    from germline.run.score import score as score
 
 __version__ = "0.1.0"
 
@@ -52,8 +57,11 @@ _HOMES = {
     "GenomeFile": "files",
     "InputError": "errors",
     "Layout": "layout",
+    "Run": "api",
     "Snapshot": "genome",
     "Tensor": "layout",
+    "score": "run.score",
+    "train": "api",
 }
 __all__ = sorted(_HOMES)
 

@@ -23,6 +23,7 @@ class Purpose(IntEnum):
     PARENT = 2**16 + 2
     EPISODE = 2**16 + 3
     REEVALUATION = 2**16 + 4
+    TEST = 2**16 + 5
 
 
 def draw(

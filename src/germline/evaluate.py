@@ -15,6 +15,7 @@ from germline.decode import Decoder
 from germline.errors import InputError, shorten
 from germline.messages import Evaluation, Failure, Problem, Request, Result, Sums
 from germline.policies.context import Context
+from germline.tasks.film import Watch
 from germline.tasks.protocols import Episode, Outcome
 
 
@@ -72,6 +73,11 @@ class Evaluator:
                 results += self._scored(family[first : first + size])
         return results
 
+    def film(self, request: Request, watch: Watch, *, drawn: bool) -> list[Outcome]:
+        """Play a request's episodes one after another, every step to be looked at."""
+        players, episodes = self._prepared([request])
+        return [tasks.film(self.task, players, e, watch, drawn=drawn) for e in episodes]
+
     def close(self) -> None:
         """Let go of what the task holds."""
         self.task.close()
@@ -91,7 +97,8 @@ class Evaluator:
             for request, played in zip(requests, outcomes, strict=True)
         ]
 
-    def _played(self, requests: list[Request]) -> list[list[Outcome]]:
+    def _prepared(self, requests: list[Request]) -> tuple[tasks.Players, list[Episode]]:
+        """Who plays, and what; all requests have the same context."""
         context = self._context(requests[0].context)
         genomes = [request.genome for request in requests]
         arithmetic = self.problem.arithmetic
@@ -101,6 +108,10 @@ class Evaluator:
             for player, request in enumerate(requests)
             for seed in request.episode_seeds
         ]
+        return players, episodes
+
+    def _played(self, requests: list[Request]) -> list[list[Outcome]]:
+        players, episodes = self._prepared(requests)
         found = self.task.play(players, episodes)
         if len(found) != len(episodes):
             raise ValueError(f"the task gave {len(found)} outcomes for {len(episodes)} episodes")

@@ -18,7 +18,7 @@ from germline import blobs
 from germline.errors import InputError
 from germline.genome import Birth, Gene, Genome, Snapshot
 from germline.messages import Evaluation, Failure, Key, Request, Sums
-from germline.run import store as stores
+from germline.run import database
 from germline.run.store import Store
 from runs import ALGORITHMS, begin, digest, go_on, golden_store, run, small
 from samples import PLAIN, policy_for, seeds
@@ -272,7 +272,7 @@ def test_a_run_is_not_begun_where_one_is(store):
 def test_network_file_systems_are_refused_to_writers(tmp_path, monkeypatch):
     folder = tmp_path / "run"
     run(folder, small())
-    monkeypatch.setattr(stores, "filesystem", lambda folder: "nfs4")
+    monkeypatch.setattr(database, "filesystem", lambda folder: "nfs4")
     for attempt in (lambda: go_on(folder), lambda: begin(tmp_path / "other", small())):
         with pytest.raises(InputError, match=r"is on a network file system \(nfs4\).*--out"):
             attempt()
@@ -281,8 +281,8 @@ def test_network_file_systems_are_refused_to_writers(tmp_path, monkeypatch):
 
 
 def test_file_systems_are_known_by_name(tmp_path):
-    assert stores.filesystem(tmp_path) not in ("", *stores.NETWORK)
-    assert stores.filesystem(Path("/proc")) == "proc"
+    assert database.filesystem(tmp_path) not in ("", *database.NETWORK)
+    assert database.filesystem(Path("/proc")) == "proc"
 
 
 @pytest.mark.parametrize("write", [False, True])

@@ -5,8 +5,8 @@ The dispatcher makes of it that each request is answered once.
 """
 
 from germline.backends.dispatch import Dispatcher
-from germline.backends.processes import Processes
+from germline.backends.processes import WORKER, Processes
 from germline.backends.protocols import Backend, WorkerStatus
 from germline.backends.serial import Serial
 
-__all__ = ["Backend", "Dispatcher", "Processes", "Serial", "WorkerStatus"]
+__all__ = ["WORKER", "Backend", "Dispatcher", "Processes", "Serial", "WorkerStatus"]

@@ -34,6 +34,7 @@ from germline.messages import (
 
 IN_FLIGHT = 2  # batches a worker holds: one in work, one waiting, so that it is never idle
 HOPELESS = 3  # deaths per worker, before it was ready, from which on none is replaced
+WORKER = "GERMLINE_WORKER"  # set in the environment of every worker
 PROGRAM = "import sys; from germline.backends.worker import main; main(*map(int, sys.argv[1:]))"
 
 
@@ -165,7 +166,7 @@ class Processes:
                 [sys.executable, "-P", "-c", PROGRAM, str(theirs.fileno()), str(os.getpid())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                env={**compiled.settings(), **os.environ, "XLA_FLAGS": flags},
+                env={**compiled.settings(), **os.environ, "XLA_FLAGS": flags, WORKER: "1"},
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )

@@ -2,12 +2,12 @@
 
 import os
 import sys
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import typer
 
 import germline
-from germline.cli import genome, run
+from germline.cli import catalogue, doctor, export, genome, play, show, train
 from germline.errors import InputError, printable, shorten
 
 app = typer.Typer(
@@ -15,9 +15,24 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (run.train, run.resume, run.fork, run.digest):
-    app.command()(command)
-app.add_typer(genome.app, name="genome")
+PANELS: dict[str, dict[str, Any]] = {
+    "Evolve": {"train": train.train, "resume": train.resume, "fork": train.fork},
+    "Look": {
+        "show": show.show,
+        "runs": show.runs,
+        "play": play.play,
+        "eval": play.evaluate,
+        "digest": show.digest,
+    },
+    "Find": {"presets": catalogue.presets, "envs": catalogue.envs, "doctor": doctor.doctor},
+    "Keep": {"export": export.app, "genome": genome.app},
+}
+for panel, commands in PANELS.items():
+    for name, command in commands.items():
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name, rich_help_panel=panel)
+        else:
+            app.command(name, rich_help_panel=panel)(command)
 
 
 def _version(asked: bool) -> None:
@@ -41,14 +56,31 @@ def main(arguments: list[str] | None = None) -> None:
         code = app(arguments, standalone_mode=False)
     except InputError as error:
         _fail(str(error))
+    except (KeyboardInterrupt, typer.Abort):
+        sys.exit(130)
     except typer.TyperException as error:
-        _fail(error.format_message())
+        _fail(_with_help(error))
     except OSError as error:
         if sys.stdout is not None:
             # Output that was not taken would fail once more at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         _fail(f"{error.filename or 'standard output'}: {error.strerror or error}")
     sys.exit(code)
+
+
+def _with_help(error: typer.TyperException) -> str:
+    """What is wrong with an invocation, and where to read what is right."""
+    message, context = error.format_message(), getattr(error, "ctx", None)
+    if not message or context is None:
+        return message
+    names: list[str] = []
+    while context.parent is not None:
+        names.insert(0, context.info_name)
+        context = context.parent
+    path = " ".join(["germline", *names, "--help"])
+    return (
+        f"{message} See {path}" if message.endswith("?") else f"{message.rstrip('.')}; see {path}"
+    )
 
 
 def _fail(message: str) -> NoReturn:

@@ -88,7 +88,7 @@ def mutate(
     from germline import operators
     from germline.genome import Gene
 
-    parent, layout = _load(file)
+    parent, layout = load(file)
     gene = Gene(_seed(seed), sigma, operator)
     operators.check(operators.parse(operator), layout)
     _write(replace(parent, genome=parent.genome.child(gene)), out, force)
@@ -103,7 +103,7 @@ def show(
 
     from germline.errors import printable
 
-    source, layout = _load(file)
+    source, layout = load(file)
     genome = source.genome
     facts: dict[str, Any] = {
         "id": genome.id,
@@ -140,7 +140,7 @@ def hash_(
     """Print the SHA-256 of the decoded float32 weights: the same on every machine."""
     from germline import blobs
 
-    source, layout = _load(file)
+    source, layout = load(file)
     typer.echo(blobs.weights_hash(_decoded(source, layout, engine)))
 
 
@@ -151,20 +151,26 @@ def decode(
     force: Force = False,
 ) -> None:
     """Write the decoded weights as named tensors."""
+    from germline import disk
+
+    disk.check_writable(out, replace=force)
+    write_weights(*load(file), out, force=force)
+
+
+def write_weights(source: "GenomeFile", layout: "Layout", out: Path, *, force: bool) -> None:
+    """Decode a genome and write its tensors by their names."""
     import numpy as np
     from safetensors.numpy import save as to_safetensors
 
     from germline import blobs, disk
 
-    disk.check_writable(out, replace=force)
-    source, layout = _load(file)
     theta = np.asarray(_decoded(source, layout, "jax"))
     metadata = {"genome": source.genome.id, "sha256": blobs.weights_hash(theta)}
     disk.save(out, to_safetensors(layout.unflatten(theta), metadata), replace=force)
     typer.echo(f"{out}: {layout.size:,} weights, SHA-256 {metadata['sha256']}")
 
 
-def _load(path: Path) -> "tuple[GenomeFile, Layout]":
+def load(path: Path) -> "tuple[GenomeFile, Layout]":
     """A genome file and its layout, once everything in it fits together."""
     from germline import files, operators, policies
     from germline.errors import InputError

@@ -1,7 +1,7 @@
 """Names to settings classes, and back from a genome's reference to a layout."""
 
 from collections.abc import Callable, Mapping
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -45,6 +45,12 @@ def _settings(name: str, kind: type) -> type[PolicySpec]:
 def names() -> list[str]:
     """Give the registered names in alphabetical order."""
     return sorted(_registry)
+
+
+def home(name: str) -> str | None:
+    """Give the module that registered a policy; None if there is no such policy."""
+    kind: Any = _registry.get(name)
+    return None if kind is None else str(getattr(kind, "kind", kind).__module__)
 
 
 def has_setting(name: str, setting: str) -> bool:

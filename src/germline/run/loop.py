@@ -25,13 +25,29 @@ from germline.errors import InputError
 from germline.evaluate import Frozen
 from germline.files import GenomeFile, Normaliser
 from germline.genome import Snapshot
-from germline.messages import Failure, Request, Result
+from germline.messages import Evaluation, Failure, Request, Result
+from germline.run import database, stop
 from germline.run import spec as specs
-from germline.run.spec import Engine, Resolved, Spec, Stop
-from germline.run.store import Store, Totals, unwritable
+from germline.run.spec import Engine, Resolved, Spec
+from germline.run.stop import Totals
+from germline.run.store import Store
 
 LONGEST = 0.5  # seconds that results wait for a moment to be written in
+
+
+class Moment(NamedTuple):
+    """How far a generation is: `done` of `asked` evaluations of a phase, and who is at work."""
+
+    generation: int
+    phase: int
+    done: int
+    asked: int
+    frames: int  # that were played for this generation in this session
+    workers: int
+
+
 Listener = Callable[[Report, Totals], None]
+Ticker = Callable[[Moment], None]
 
 
 class Ending(NamedTuple):
@@ -62,7 +78,7 @@ def write_spec(folder: Path, spec: Spec) -> None:
     try:
         disk.write_atomically(folder / "spec.toml", specs.to_toml(spec).encode())
     except OSError as error:
-        raise unwritable(folder, error) from None
+        raise database.unwritable(folder, error) from None
 
 
 def backend_of(engine: Engine, *, trust: bool = False) -> Backend:
@@ -78,16 +94,21 @@ def evolve(
     backend: Backend,
     *,
     listener: Listener = lambda report, totals: None,
+    ticker: Ticker = lambda moment: None,
     stopped: Callable[[], bool] = lambda: False,
     warn: Callable[[str], None] = lambda text: None,
 ) -> Ending:
-    """Run until a stop rule holds or `stopped` says so; everything is in the store by then."""
+    """Run until a stop rule holds or `stopped` says so; everything is in the store by then.
+
+    `listener` hears of every generation, `ticker` of what happens between, `warn` of what may make
+    results differ.
+    """
     with Store.open(folder, write=True) as store:
         now = about(resolved.spec.backend)
         for text in differences(store.sessions(), now, resolved.problem.arithmetic):
             warn(text)
         now["spec"] = resolved.problem.spec_hash
-        session = _Session(store, resolved, backend, listener, stopped, now)
+        session = _Session(store, resolved, backend, listener, ticker, stopped, now)
         try:
             return session.run()
         finally:
@@ -103,6 +124,7 @@ class _Session:
         resolved: Resolved,
         backend: Backend,
         listener: Listener,
+        ticker: Ticker,
         stopped: Callable[[], bool],
         now: dict[str, Any],
     ) -> None:
@@ -114,11 +136,13 @@ class _Session:
         self.backend = backend
         self.dispatcher = Dispatcher(backend, patience=resolved.spec.backend.patience)
         self.listener = listener
+        self.ticker = ticker
         self.stopped = stopped
         self.opened = False
         self.offered: set[str] = set()
         self.flushed = 0.0
         self.writes: list[Callable[[], None]] = []
+        self.frames = 0
         self.started = time.monotonic()
 
     def run(self) -> Ending:
@@ -129,7 +153,7 @@ class _Session:
         last = reports[-1] if reports else None
         while not self.stopped():
             if last is not None and state.generation >= totals.generations:
-                reason = met(self.spec.stop, last, totals)
+                reason = stop.met(self.spec.stop, last, totals)
                 if reason is not None:
                     return Ending(reason, state.generation, totals)
             results = self._results(state)
@@ -140,6 +164,7 @@ class _Session:
                 continue
             last = report
             totals = self._totals(totals, report)
+            self.frames = 0
             compiled.settle(totals.generations)
             due = state.generation % self.spec.checkpoint == 0
             kept = (state.generation, self.algorithm.encode(state)) if due else None
@@ -179,6 +204,7 @@ class _Session:
                     self.backend.put(blob)
             self.offered = set(self.algorithm.blobs(state))
             for answers in self.dispatcher.run(list(missing.values()), self.stopped):
+                self._tick(state, len(there) + len(answers), len(requests), answers)
                 if not answers:
                     self.flush()
                     continue
@@ -198,6 +224,11 @@ class _Session:
         self.opened = True
         self.backend.open(self.problem)
         self.store.session(self.now)
+
+    def _tick(self, state: State, done: int, asked: int, answers: list[Result]) -> None:
+        self.frames += sum(sum(a.frames) for a in answers if isinstance(a, Evaluation))
+        workers = len(self.backend.workers())
+        self.ticker(Moment(state.generation, state.phase, done, asked, self.frames, workers))
 
     def _totals(self, before: Totals, report: Report) -> Totals:
         seconds = time.monotonic() - self.started
@@ -258,21 +289,6 @@ def check(folder: Path, requests: list[Request], known: Mapping[int, str]) -> No
                 f"{folder}: generation {request.key.generation} has individual {there} where the "
                 f"spec gives {request.genome.id}; the spec or a kept state was changed since"
             )
-
-
-def met(stop: Stop, report: Report, totals: Totals) -> str | None:
-    """The stop rule that holds, in words."""
-    rules: list[tuple[str, float | None, float]] = [
-        ("score", stop.score, report.elite),
-        ("generations", stop.generations, totals.generations),
-        ("frames", stop.frames, totals.frames),
-        ("hours", stop.hours, totals.seconds / 3600),
-        ("cost", stop.cost, totals.cost),
-    ]
-    for name, limit, value in rules:
-        if limit is not None and value >= limit:
-            return f"{name} {value:,.6g} of {limit:,.6g}"
-    return None
 
 
 def fork(

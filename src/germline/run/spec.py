@@ -23,7 +23,6 @@ score = 475.0
 name = "processes"
 """
 
-import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -38,6 +37,7 @@ from germline.errors import InputError
 from germline.files import Arithmetic
 from germline.genome import MAX_GENES, Uint32
 from germline.messages import Problem
+from germline.run.stop import Stop
 
 FORMAT = 1
 MAX_BYTES = 2**16
@@ -45,24 +45,6 @@ MAX_BYTES = 2**16
 Module = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_.]*\Z", max_length=200)]
 Title = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")]
 Table = dict[str, Any]
-
-
-class Stop(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """When a run is over, looked at after every generation.
-
-    `score` is the champion's; `frames` count re-evaluations too; `hours` and `cost` are summed over
-    all sessions of the run.
-    """
-
-    score: float | None = None
-    generations: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    frames: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    hours: Annotated[float, msgspec.Meta(gt=0)] | None = None
-    cost: Annotated[float, msgspec.Meta(gt=0)] | None = None
-
-    def __post_init__(self) -> None:
-        if self.score is not None and math.isnan(self.score):
-            raise InputError("score: nan is not a number that can be reached")
 
 
 class Engine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

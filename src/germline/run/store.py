@@ -5,7 +5,6 @@ loses only what was not yet committed, and resuming evaluates only what is missi
 """
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import re
@@ -26,58 +25,32 @@ from germline.disk import write_atomically
 from germline.errors import InputError
 from germline.genome import Birth, Gene, Genome, PolicyRef, Root, Snapshot
 from germline.messages import Evaluation, Failure, Key, Request, Result, Sums, encode
+from germline.run import database
+from germline.run.stop import Totals
 
-VERSION = 2
 _ID = re.compile(r"[0-9a-f]{16}")
-NETWORK = {
-    *("afs", "beegfs", "ceph", "cifs", "fuse.sshfs", "glusterfs", "gpfs", "lustre", "ncpfs"),
-    *("nfs", "nfs4", "smb3", "smbfs", "fuse.glusterfs", "fuse.ceph", "fuse.s3fs", "fuse.rclone"),
-}
-
-SCHEMA = """
-CREATE TABLE meta (name TEXT PRIMARY KEY, value ANY) WITHOUT ROWID;
-CREATE TABLE names (number INTEGER PRIMARY KEY, name TEXT UNIQUE NOT NULL);
-CREATE TABLE individuals (
-    id INTEGER PRIMARY KEY,     -- the 64 bits of the genome's id, signed
-    generation INTEGER NOT NULL,
-    parent INTEGER,             -- NULL for a root
-    seed INTEGER,               -- of the gene, or of the birth
-    sigma INTEGER,              -- the 16 bits of a bfloat16; NULL for a root
-    operator INTEGER,           -- in names
-    snapshot BLOB               -- SHA-256 of the weights of a root that was not born
-);
-CREATE TABLE evaluations (
-    generation INTEGER NOT NULL, phase INTEGER NOT NULL, number INTEGER NOT NULL,
-    individual INTEGER NOT NULL,
-    returns BLOB,               -- float64 per episode; NULL for a failure
-    steps BLOB, frames BLOB,    -- uint32 per episode
-    behaviour BLOB, sums BLOB,
-    microseconds INTEGER, worker INTEGER,
-    failure TEXT, attempts INTEGER,
-    ends TEXT,                  -- one letter per episode
-    PRIMARY KEY (generation, phase, number)
-) WITHOUT ROWID;
-CREATE TABLE generations (
-    number INTEGER PRIMARY KEY, report BLOB NOT NULL, seconds REAL NOT NULL, cost REAL NOT NULL
-);
-CREATE TABLE checkpoints (generation INTEGER PRIMARY KEY, sha256 TEXT NOT NULL);
-CREATE TABLE sessions (
-    number INTEGER PRIMARY KEY, started REAL NOT NULL, about BLOB NOT NULL
-);
-"""
-
-# What turns a store of a version into one of the next. Stores of any version can be read for ever.
-MIGRATIONS = {1: "ALTER TABLE evaluations ADD COLUMN ends TEXT"}
+_START = re.compile(r"[0-9a-f]{4,16}")
 
 
-class Totals(NamedTuple):
-    """What a run has come to so far."""
+class Born(NamedTuple):
+    """An individual, the generation it was born in, and what it was born of."""
 
-    generations: int
-    frames: int
-    steps: int
-    seconds: float
-    cost: float
+    id: str
+    generation: int
+    origin: Gene | Root
+
+
+class Scored(NamedTuple):
+    """An evaluation: who, by which key, and one number per episode, none if it failed."""
+
+    id: str
+    generation: int
+    phase: int
+    number: int
+    returns: tuple[float, ...]
+    steps: tuple[int, ...]
+    frames: tuple[int, ...]
+    failure: str | None
 
 
 class Store:
@@ -93,8 +66,8 @@ class Store:
     @classmethod
     def create(cls, folder: Path, policy: PolicyRef, run: str, spec: bytes) -> "Store":
         """Begin a new run in a folder: its spec and an empty store, both or none."""
-        _refuse_network(folder)
-        lock = _locked(folder)
+        database.refuse_network(folder)
+        lock = database.locked(folder)
         path = folder / "run.db"
         if path.exists():
             os.close(lock)
@@ -105,8 +78,9 @@ class Store:
         connection = None
         try:
             write_atomically(folder / "spec.toml", spec)
-            connection = _connect(path)
-            connection.executescript(f"BEGIN;{SCHEMA}PRAGMA user_version={VERSION};COMMIT;")
+            connection = database.connect(path)
+            tables = f"{database.SCHEMA}PRAGMA user_version={database.VERSION}"
+            connection.executescript(f"BEGIN;{tables};COMMIT;")
             connection.executemany(
                 "INSERT INTO meta VALUES (?, ?)",
                 [("run", run), ("policy", msgspec.json.encode(policy))],
@@ -134,17 +108,18 @@ class Store:
             raise InputError(f"{folder}: is not a run: it has no run.db")
         lock = None
         if write:
-            _refuse_network(folder)
-            lock = _locked(folder)
+            database.refuse_network(folder)
+            lock = database.locked(folder)
         connection = None
         try:
-            connection = _connect(path) if write else _reader(path)
+            connection = database.connect(path) if write else database.reader(path)
             version = connection.execute("PRAGMA user_version").fetchone()[0]
-            if not 1 <= version <= VERSION:
-                newer = "newer than" if version > VERSION else "not one of"
-                raise InputError(f"{path}: has version {version}, {newer} this program's {VERSION}")
-            if version < VERSION:
-                connection = _migrated(connection, path, version, write=write)
+            known = database.VERSION
+            if not 1 <= version <= known:
+                newer = "newer than" if version > known else "not one of"
+                raise InputError(f"{path}: has version {version}, {newer} this program's {known}")
+            if version < known:
+                connection = database.migrated(connection, path, version, write=write)
             return cls(folder, connection, lock)
         except (sqlite3.Error, InputError) as error:
             if connection is not None:
@@ -276,15 +251,23 @@ class Store:
 
     def reports(self) -> list[Report]:
         """The reports of all finished generations."""
-        rows = self._all("SELECT report FROM generations ORDER BY number")
-        return [msgspec.msgpack.decode(row, type=Report) for (row,) in rows]
+        return [report for report, _ in self.progress()]
+
+    def progress(self) -> list[tuple[Report, Totals]]:
+        """Every finished generation's report, and what the run had come to by then."""
+        found: list[tuple[Report, Totals]] = []
+        frames = steps = 0
+        rows = self._all("SELECT report, seconds, cost FROM generations ORDER BY number")
+        for data, seconds, cost in rows:
+            report = msgspec.msgpack.decode(data, type=Report)
+            frames, steps = frames + report.frames, steps + report.steps
+            found.append((report, Totals(len(found) + 1, frames, steps, seconds, cost)))
+        return found
 
     def totals(self) -> Totals:
         """What the finished generations add up to."""
-        reports = self.reports()
-        last = self._all("SELECT seconds, cost FROM generations ORDER BY number DESC LIMIT 1")
-        frames, steps = sum(r.frames for r in reports), sum(r.steps for r in reports)
-        return Totals(len(reports), frames, steps, *(last[0] if last else (0.0, 0.0)))
+        progress = self.progress()
+        return progress[-1][1] if progress else Totals(0, 0, 0, 0.0, 0.0)
 
     def count(self) -> tuple[int, int]:
         """The numbers of individuals and of evaluations."""
@@ -292,26 +275,67 @@ class Store:
         individuals, evaluations = (self._one(f"SELECT count(*) FROM {t}") for t in tables)
         return individuals, evaluations
 
-    def genome(self, name: str) -> Genome:
-        """Rebuild an individual that ever lived, from its id (16 hex digits)."""
-        genes: list[Gene] = []
+    def find(self, start: str) -> str:
+        """The id of the one individual whose id begins so."""
+        if not _START.fullmatch(start):
+            raise InputError(f"{start[:64]!r} is not the id of an individual: 4 to 16 hex digits")
+        low, high = (_short(start.ljust(16, digit)) for digit in "0f")
+        query = "SELECT id FROM individuals WHERE id BETWEEN ? AND ? LIMIT 2"
+        found = [_name(row[0]) for row in self._rows(query, (low, high))]
+        if len(found) > 1:
+            raise InputError(f"{self.folder}: several individuals have ids that begin with {start}")
+        if not found:
+            raise InputError(f"{self.folder}: no individual has an id that begins with {start}")
+        return found[0]
+
+    def ancestry(self, name: str) -> list[Born]:
+        """Who descends to an individual, from the root on, itself last."""
         operators = {n: text for text, n in self._names.items()}
+        line: list[Born] = []
         at: int | None = _signed(name)
-        root: Root | None = None
-        while root is None:
-            query = "SELECT parent, seed, sigma, operator, snapshot FROM individuals WHERE id = ?"
+        while at is not None:
+            query = (
+                "SELECT generation, parent, seed, sigma, operator, snapshot "
+                "FROM individuals WHERE id = ?"
+            )
             row = next(self._rows(query, (at,)), None)
             if row is None:
-                raise InputError(f"{self.folder}: no individual has the id {name}")
-            parent, seed, sigma, operator, snapshot = row
+                raise InputError(f"{self.folder}: no individual has the id {_name(at)}")
+            generation, parent, seed, sigma, operator, snapshot = row
+            origin: Gene | Root
             if snapshot is not None:
-                root = Snapshot(snapshot.hex())
+                origin = Snapshot(snapshot.hex())
             elif parent is None:
-                root = Birth(seed)
+                origin = Birth(seed)
             else:
-                genes.append(Gene(seed, _value(sigma), operators[operator]))
-                at = parent
-        return Genome(self.policy, root, tuple(reversed(genes)))
+                origin = Gene(seed, _value(sigma), operators[operator])
+            line.append(Born(_name(at), generation, origin))
+            at = parent
+        return line[::-1]
+
+    def genome(self, name: str) -> Genome:
+        """Rebuild an individual that ever lived, from its id (16 hex digits)."""
+        root, *genes = (born.origin for born in self.ancestry(name))
+        return Genome(self.policy, root, tuple(genes))  # type: ignore[arg-type]
+
+    def scores(self, generation: int | None = None) -> Iterator[Scored]:
+        """Every evaluation in the order of keys, or those of a generation: who, and returns."""
+        where, values = ("", ()) if generation is None else ("WHERE generation = ?", (generation,))
+        query = (
+            "SELECT generation, phase, number, individual, returns, steps, frames, failure "
+            f"FROM evaluations {where} ORDER BY 1, 2, 3"
+        )
+        for at, phase, number, who, returns, steps, frames, failure in self._rows(query, values):
+            yield Scored(
+                _name(who),
+                at,
+                phase,
+                number,
+                () if returns is None else struct.unpack(f"<{len(returns) // 8}d", returns),
+                () if steps is None else struct.unpack(f"<{len(steps) // 4}I", steps),
+                () if frames is None else struct.unpack(f"<{len(frames) // 4}I", frames),
+                failure,
+            )
 
     def digest(self) -> str:
         """SHA-256 over all evaluations in the order of their keys, with who was evaluated.
@@ -375,7 +399,7 @@ class Store:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             self._names = {name: n for n, name in self._all("SELECT number, name FROM names")}
-            raise unwritable(self.folder, error) from None
+            raise database.unwritable(self.folder, error) from None
 
     def _individual(self, request: Request) -> tuple[Any, ...]:
         genome, generation = request.genome, request.key.generation
@@ -434,87 +458,6 @@ class Store:
             yield from self._db.execute(query, values)
         except sqlite3.DatabaseError as error:
             raise InputError(f"{self.folder / 'run.db'}: cannot be read: {error}") from None
-
-
-def unwritable(folder: Path, error: Exception) -> InputError:
-    """What to say when the disk does not take it."""
-    reason = getattr(error, "strerror", None) or str(error)
-    return InputError(
-        f"{folder}: cannot be written: {reason}; what was committed is intact, "
-        f"go on with: germline resume {folder}"
-    )
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, isolation_level=None, timeout=30)
-    connection.execute("PRAGMA journal_mode=WAL")
-    connection.execute("PRAGMA synchronous=NORMAL")
-    connection.execute("PRAGMA wal_autocheckpoint=8000")  # pages: each time costs an fsync
-    return connection
-
-
-def _reader(path: Path) -> sqlite3.Connection:
-    """A connection that cannot write; a folder that cannot be written to has no log to read."""
-    place = path.resolve().as_uri()
-    try:
-        connection = sqlite3.connect(f"{place}?mode=ro", uri=True, isolation_level=None, timeout=30)
-        connection.execute("PRAGMA user_version").fetchone()
-    except sqlite3.OperationalError:
-        connection = sqlite3.connect(f"{place}?immutable=1", uri=True, isolation_level=None)
-    return connection
-
-
-def _migrated(
-    connection: sqlite3.Connection, path: Path, version: int, *, write: bool
-) -> sqlite3.Connection:
-    """Bring a store to the present version, in one transaction."""
-    keep = path.with_name(f"run.db.version-{version}") if write else ":memory:"
-    copy = sqlite3.connect(keep, isolation_level=None)
-    connection.backup(copy)
-    if write:
-        copy.close()
-        copy = connection
-    steps = "".join(f"{MIGRATIONS[v]};" for v in range(version, VERSION))
-    copy.executescript(f"BEGIN IMMEDIATE;{steps}PRAGMA user_version={VERSION};COMMIT;")
-    return copy
-
-
-def _locked(folder: Path) -> int:
-    """Lock a folder for this process; the lock ends with the process, however it ends."""
-    try:
-        descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError as error:
-        raise InputError(f"{folder}: {error.strerror}") from None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        raise InputError(
-            f"{folder}: is in use by another process; wait for it or stop it"
-        ) from None
-    return descriptor
-
-
-def _refuse_network(folder: Path) -> None:
-    """SQLite's log needs memory that all processes share, which network file systems lack."""
-    kind = filesystem(folder)
-    if kind in NETWORK:
-        raise InputError(
-            f"{folder}: is on a network file system ({kind}), where a store would be damaged; "
-            "choose a local folder with --out"
-        )
-
-
-def filesystem(folder: Path) -> str:
-    """The kind of file system that a folder is on, as Linux calls it; empty if unknown."""
-    try:
-        mounts = Path("/proc/self/mountinfo").read_text().splitlines()
-    except OSError:
-        return ""
-    device = folder.stat().st_dev
-    wanted = f"{os.major(device)}:{os.minor(device)}"
-    kinds = [line.partition(" - ")[2].split()[0] for line in mounts if line.split()[2] == wanted]
-    return kinds[-1] if kinds else ""
 
 
 def _signed(name: str) -> int:

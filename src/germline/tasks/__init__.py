@@ -6,6 +6,7 @@ function of a policy that `register` stands before. `check` says whether a task 
 """
 
 from germline.tasks.conformance import check
+from germline.tasks.film import Shot, film
 from germline.tasks.functional import Functional
 from germline.tasks.gym import Gym
 from germline.tasks.players import Players
@@ -27,4 +28,6 @@ __all__ = [  # noqa: RUF022 - in the order of use
     "make",
     "reference",
     "check",
+    "Shot",
+    "film",
 ]

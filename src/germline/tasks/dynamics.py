@@ -4,18 +4,22 @@ An environment is `reset(key) â†’ (state, obs)` and `step(state, action, key) â†
 terminated)`, both for one episode, to be mapped over many. Time limits are not its business.
 """
 
+import io
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from gymnasium.error import DependencyNotInstalled
 
 from germline.errors import InputError
 from germline.policies.protocols import Array
 from germline.settings import nearest
+from germline.tasks.film import no_pygame, undrawable
 from germline.tasks.spaces import Space, continuous, discrete, of_gymnasium
 
 Suite = Literal["gymnasium", "gymnax", "brax"]
@@ -43,10 +47,36 @@ class Dynamics(Protocol):
         """Go one step on: (state, obs, reward, terminated)."""
         ...
 
+    def picture(self, state: State) -> Array:
+        """Draw a state, as uint8 [height, width, 3]."""
+        ...
+
+    @property
+    def pace(self) -> int:
+        """Steps per second at which it looks natural."""
+        ...
+
 
 def dynamics(suite: Suite, name: str, limit: int | None = None) -> Dynamics:
     """Give an environment by its suite and name, its own time limit replaced if one is given."""
     return {"gymnasium": _gymnasium, "gymnax": _gymnax, "brax": _brax}[suite](name, limit)
+
+
+def known() -> dict[str, tuple[list[str], str | None]]:
+    """The environments of every suite, and what has to be installed to have them."""
+    found: dict[str, tuple[list[str], str | None]] = {"gymnasium": (sorted(_KNOWN), None)}
+    needs = "pip install 'germline[jax-envs]'"
+    try:
+        import gymnax
+
+        found["gymnax"] = sorted(gymnax.registered_envs), None
+    except ImportError:
+        found["gymnax"] = [], needs
+    try:
+        found["brax"] = sorted(_brax_envs()._envs), None
+    except ImportError:
+        found["brax"] = [], needs
+    return found
 
 
 @dataclass(frozen=True)
@@ -57,6 +87,7 @@ class FuncEnvironment:
     params: Any
     space: Space
     limit: int | None
+    pace: int
 
     def reset(self, key: Array) -> tuple[State, Array]:
         """Draw a first state."""
@@ -73,6 +104,21 @@ class FuncEnvironment:
             over = jnp.asarray(env.terminal(after, key, params), bool)
             return after, env.observation(after, key, params), reward, over
 
+    def picture(self, state: State) -> Array:
+        """Draw a state with pygame."""
+        try:
+            screen = self.environment.render_init(params=self.params)
+            return self.environment.render_image(np.asarray(state), screen, self.params)[1]
+        except DependencyNotInstalled:
+            raise no_pygame() from None
+
+
+_KNOWN = {  # id: kind, time limit, pace
+    "CartPole-v0": ("cart", 200, 50),
+    "CartPole-v1": ("cart", 500, 50),
+    "Pendulum-v1": ("pendulum", 200, 30),
+}
+
 
 def _gymnasium(name: str, limit: int | None) -> Dynamics:
     from gymnasium.envs.phys2d.cartpole import CartPoleFunctional, CartPoleParams
@@ -80,21 +126,31 @@ def _gymnasium(name: str, limit: int | None) -> Dynamics:
 
     # Gymnasium's own default adds mass and length where the host environment multiplies them.
     cart = CartPoleParams(polemass_length=0.1 * 0.5)
-    known: dict[str, tuple[Any, Any, int]] = {
-        "CartPole-v0": (CartPoleFunctional, cart, 200),
-        "CartPole-v1": (CartPoleFunctional, cart, 500),
-        "Pendulum-v1": (PendulumFunctional, PendulumParams(), 200),
+    kinds: dict[str, tuple[Any, Any]] = {
+        "cart": (CartPoleFunctional, cart),
+        "pendulum": (PendulumFunctional, PendulumParams()),
     }
-    if name not in known:
-        raise InputError(f"task functional: id: {name!r} is not known; {nearest(name, known)}")
-    kind, params, own = known[name]
+    if name not in _KNOWN:
+        raise InputError(f"task functional: id: {name!r} is not known; {nearest(name, _KNOWN)}")
+    which, own, pace = _KNOWN[name]
+    kind, params = kinds[which]
     environment = kind()
     space = of_gymnasium(name, environment.observation_space, environment.action_space)
-    return FuncEnvironment(environment, params, space, limit or own)
+    return FuncEnvironment(environment, params, space, limit or own, pace)
+
+
+class _Undrawn:
+    """An environment whose package draws nothing that we could show."""
+
+    pace = 30
+
+    def picture(self, state: State) -> Array:
+        """Refuse."""
+        raise undrawable(f"{type(self).__name__} environments are not drawn")
 
 
 @dataclass(frozen=True)
-class Gymnax:
+class Gymnax(_Undrawn):
     """A gymnax environment, which would otherwise start over by itself."""
 
     environment: Any
@@ -143,7 +199,7 @@ def _gymnax(name: str, limit: int | None) -> Dynamics:
 
 
 @dataclass(frozen=True)
-class Brax:
+class Brax(_Undrawn):
     """A Brax environment."""
 
     environment: Any
@@ -164,11 +220,11 @@ class Brax:
 
 
 def _brax(name: str, limit: int | None) -> Dynamics:
+    try:
+        envs = _brax_envs()
+    except ImportError as error:
+        raise _absent("brax", error) from None
     with _quietly():
-        try:
-            from brax import envs
-        except ImportError as error:
-            raise _absent("brax", error) from None
         if name not in envs._envs:
             hint = nearest(name, sorted(envs._envs))
             raise InputError(f"task functional: id: {name!r} is not one of Brax's; {hint}")
@@ -177,6 +233,13 @@ def _brax(name: str, limit: int | None) -> Dynamics:
         seen = (int(environment.observation_size),)
         space = continuous(seen, "float32", -ones, ones, (int(environment.action_size),))
     return Brax(environment, space, limit or 1000)
+
+
+def _brax_envs() -> Any:  # noqa: ANN401 - a module
+    """Brax, without what its dependencies print while they are imported."""
+    with _quietly(), redirect_stdout(io.StringIO()):
+        from brax import envs
+    return envs
 
 
 @contextmanager

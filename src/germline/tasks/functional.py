@@ -19,6 +19,7 @@ from germline.decode import Recipe
 from germline.messages import Sums
 from germline.policies.protocols import Array, Carry, Policy
 from germline.tasks.dynamics import Dynamics, State, Suite, dynamics
+from germline.tasks.film import Shot, Watch
 from germline.tasks.players import Players
 from germline.tasks.protocols import CAPPED, LIMIT, TERMINATED, Episode, Outcome
 from germline.tasks.sizes import padded
@@ -26,6 +27,8 @@ from germline.tasks.spaces import Space
 
 MAX_STEPS = 2**24  # counted in float32 and int32 alike
 CACHE = 2**19  # bytes of weights that are read again in every step
+
+Build = Callable[[jax.Array], Policy]
 
 _ENDS = ("", TERMINATED, LIMIT, CAPPED)
 
@@ -52,13 +55,7 @@ class Functional(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def play(self, players: Players, episodes: Sequence[Episode]) -> list[Outcome]:
         """Play all episodes in one compiled program."""
         count = len(episodes)
-        queue = np.zeros((3, padded(count)), np.int32)
-        queue[0, :count] = [e.player for e in episodes]
-        queue[1, :count] = [e.seed for e in episodes]
-        queue[2, :count] = [MAX_STEPS if e.cap is None else e.cap for e in episodes]
-        slots = self.slots or fitting_slots(players.decoder.layout.size)
-        play = _Play(self.suite, self.id, slots, self.segment, self.limit, players.counting)
-        recipe = players.recipe(padded(len(players)))
+        play, recipe, queue = self._prepared(players, episodes, counting=players.counting)
         results = _run(play, players.build, recipe, queue, np.array(count, np.int32))
         scores, steps, ends, *totals = (np.asarray(part)[:count] for part in results)
         rows = zip(scores.astype(np.float64).tolist(), steps.tolist(), ends.tolist(), strict=True)
@@ -74,8 +71,39 @@ class Functional(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             for o, t, s in zip(outcomes, total, squares, strict=True)
         ]
 
+    def film(self, players: Players, episode: Episode, watch: Watch, *, drawn: bool) -> Outcome:
+        """Play one episode and show every step; all slots play it, so that steps have one shape."""
+        play, recipe, queue = self._prepared(players, [episode], counting=False)
+        environment = _dynamics(self.suite, self.id, self.limit)
+        arrays, slots = _begun(play, players.build, recipe, queue)
+        action = None
+        while True:
+            score, step, end, state = jax.tree.map(
+                lambda leaf: np.asarray(leaf)[0], (slots.score, slots.steps, slots.end, slots.state)
+            )
+            picture = environment.picture(state) if drawn else None
+            found = _ENDS[int(end)]
+            watch(Shot(int(step), action, float(score), found, picture, environment.pace))
+            if found:
+                return Outcome(float(score), int(step), int(step), found)
+            actions, slots = _moved(play, players.build, recipe, queue, (arrays, slots))
+            action = np.asarray(actions)[0]
+
     def close(self) -> None:
         """Nothing was opened."""
+
+    def _prepared(
+        self, players: Players, episodes: Sequence[Episode], *, counting: bool
+    ) -> "tuple[_Play, Recipe, Array]":
+        """What a compiled program is given: its kind, the players, the queue [3, episodes]."""
+        count = len(episodes)
+        queue = np.zeros((3, padded(count)), np.int32)
+        queue[0, :count] = [e.player for e in episodes]
+        queue[1, :count] = [e.seed for e in episodes]
+        queue[2, :count] = [MAX_STEPS if e.cap is None else e.cap for e in episodes]
+        slots = self.slots or fitting_slots(players.decoder.layout.size)
+        play = _Play(self.suite, self.id, slots, self.segment, self.limit, counting)
+        return play, players.recipe(padded(len(players))), queue
 
 
 class _Slots(NamedTuple):
@@ -112,40 +140,42 @@ def fitting_slots(size: int) -> int:
     return max(4, min(16, 1 << max(0, (CACHE // (4 * size)).bit_length() - 1)))
 
 
-@eqx.filter_jit
-def _run(
-    task: _Play,
-    build: Callable[[jax.Array], Policy],
-    recipe: Recipe,
-    queue: Array,
-    count: Array,
-) -> tuple[jax.Array, ...]:
-    """Scores, steps, ends and sums of observations [episodes] for a queue [3, episodes]."""
-    environment = _dynamics(task.suite, task.id, task.limit)
-    limit = environment.limit or MAX_STEPS
-    player, seed, cap = queue
-    width = player.shape[0]
-    _, rest = eqx.partition(eqx.filter_eval_shape(build, recipe(jnp.int32(0))), _is_array)
+class _Game:
+    """How an episode begins and goes one step on, for a queue [3, episodes]."""
 
-    def start(episode: jax.Array) -> tuple[Policy, _Slots]:
+    def __init__(self, task: _Play, build: Build, recipe: Recipe, queue: Array) -> None:
+        self.environment = _dynamics(task.suite, task.id, task.limit)
+        self.limit = self.environment.limit or MAX_STEPS
+        self.counting = task.counting
+        self.build, self.recipe = build, recipe
+        self.player, self.seed, self.cap = queue
+        policy = eqx.filter_eval_shape(build, recipe(jnp.int32(0)))
+        self.rest = eqx.partition(policy, _is_array)[1]
+
+    def start(self, episode: jax.Array) -> tuple[Policy, _Slots]:
         """A player's arrays and the beginning of an episode."""
-        policy = build(recipe(player[episode]))
-        key = jax.random.key(seed[episode])
-        state, obs = environment.reset(key)
+        policy = self.build(self.recipe(self.player[episode]))
+        key = jax.random.key(self.seed[episode])
+        state, obs = self.environment.reset(key)
         none, nought = jnp.int32(0), jnp.float32(0)
-        totals = (jnp.zeros_like(obs), jnp.zeros_like(obs), obs) if task.counting else ()
+        totals = (jnp.zeros_like(obs), jnp.zeros_like(obs), obs) if self.counting else ()
         begun = (policy.initial_carry(), state, obs, key, none, nought, none, totals)
         slot = _Slots(episode, jnp.bool_(True), *jax.tree.map(_firm, begun))
         return eqx.filter(policy, eqx.is_array), slot
 
-    def step(arrays: Policy, slot: _Slots) -> _Slots:
-        output, carry = eqx.combine(arrays, rest)(slot.obs, slot.carry)
-        action = environment.space.action(output)
+    def act(self, arrays: Policy, slot: _Slots) -> tuple[Array, Carry]:
+        """What a player does."""
+        output, carry = eqx.combine(arrays, self.rest)(slot.obs, slot.carry)
+        return self.environment.space.action(output), carry
+
+    def step(self, arrays: Policy, slot: _Slots) -> _Slots:
+        """What comes of it."""
+        action, carry = self.act(arrays, slot)
         key = jax.random.fold_in(slot.key, slot.steps)
-        state, obs, reward, over = environment.step(slot.state, action, key)
+        state, obs, reward, over = self.environment.step(slot.state, action, key)
         live = slot.live
         steps = slot.steps + live.astype(jnp.int32)
-        ends = (over, steps >= limit, steps >= cap[slot.episode])
+        ends = (over, steps >= self.limit, steps >= self.cap[slot.episode])
         end = jnp.select(ends, [jnp.int32(1), jnp.int32(2), jnp.int32(3)], jnp.int32(0))
         totals = slot.totals
         if totals:
@@ -164,6 +194,31 @@ def _run(
             totals=totals,
         )
 
+
+@eqx.filter_jit
+def _begun(task: _Play, build: Build, recipe: Recipe, queue: Array) -> tuple[Policy, _Slots]:
+    """The first episode of a queue, in every slot."""
+    first = _Game(task, build, recipe, queue).start(jnp.int32(0))
+    return jax.tree.map(lambda leaf: jnp.stack([leaf] * task.slots), first)
+
+
+@eqx.filter_jit
+def _moved(
+    task: _Play, build: Build, recipe: Recipe, queue: Array, turn: tuple[Policy, _Slots]
+) -> tuple[Array, _Slots]:
+    """One step of every slot: actions, and what comes of them."""
+    game = _Game(task, build, recipe, queue)
+    return jax.vmap(game.act)(*turn)[0], jax.vmap(game.step)(*turn)
+
+
+@eqx.filter_jit
+def _run(
+    task: _Play, build: Build, recipe: Recipe, queue: Array, count: Array
+) -> tuple[jax.Array, ...]:
+    """Scores, steps, ends and sums of observations [episodes] for a queue [3, episodes]."""
+    game = _Game(task, build, recipe, queue)
+    width = queue.shape[1]
+
     def finished(slots: _Slots, results: _Results) -> _Results:
         at = jnp.where(slots.live, width, slots.episode)  # past the end is not written
         found = (slots.score, slots.steps, slots.end, *slots.totals)
@@ -177,11 +232,11 @@ def _run(
 
         # One after another, in place: only the weights of a new player are copied.
         def fill(number: jax.Array, filled: tuple[Policy, _Slots]) -> tuple[Policy, _Slots]:
-            new, at = start(following + number), order[number]
+            new, at = game.start(following + number), order[number]
             return jax.tree.map(lambda old, leaf: old.at[at].set(leaf), filled, new)
 
         players, slots = jax.lax.fori_loop(0, free, fill, (players, slots))
-        move = partial(jax.vmap(step), players)
+        move = partial(jax.vmap(game.step), players)
         slots = jax.lax.fori_loop(0, task.segment, lambda _, slots: move(slots), slots)
         return players, slots, following + free, results
 
@@ -189,10 +244,9 @@ def _run(
         _, slots, following, _ = turn
         return (following < count) | slots.live.any()
 
-    first = jax.tree.map(lambda leaf: jnp.stack([leaf] * task.slots), start(jnp.int32(0)))
-    players, slots = first
+    players, slots = _begun(task, build, recipe, queue)
     idle = slots._replace(live=jnp.zeros_like(slots.live), episode=slots.episode + width)
-    shape = (width, *environment.space.observation)
+    shape = (width, *game.environment.space.observation)
     counts = (jnp.zeros(width), jnp.zeros(width, jnp.int32), jnp.zeros(width, jnp.int32))
     results = (*counts, *(jnp.zeros(shape) for _ in idle.totals))
     turn = jax.lax.while_loop(going, segment, (players, idle, jnp.int32(0), results))

@@ -24,6 +24,7 @@ from germline.errors import InputError, shorten
 from germline.messages import Sums
 from germline.policies.protocols import Array, Carry, Policy
 from germline.settings import nearest
+from germline.tasks.film import Shot, Watch, no_pygame, undrawable
 from germline.tasks.players import Players, all_arrays
 from germline.tasks.protocols import CAPPED, LIMIT, TERMINATED, Episode, Outcome
 from germline.tasks.spaces import Space, of_gymnasium
@@ -106,12 +107,21 @@ class Gym(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         try:
             for player, numbers in mine.items():
                 policy = players.policy(player)
-                found = _play(self, policy, [episodes[i] for i in numbers], players.counting)
+                own = [episodes[i] for i in numbers]
+                found = _play(_stage(self), policy, own, players.counting)
                 outcomes.update(zip(numbers, found, strict=True))
         except Exception:
             self.close()  # an environment that failed is not played again
             raise
         return [outcomes[i] for i in range(len(episodes))]
+
+    def film(self, players: Players, episode: Episode, watch: Watch, *, drawn: bool) -> Outcome:
+        """Play one episode and show every step."""
+        stage = _Stage(self, drawn=drawn)
+        try:
+            return _play(stage, players.policy(episode.player), [episode], False, watch)[0]
+        finally:
+            stage.close()
 
     def close(self) -> None:
         """Close the environments."""
@@ -121,14 +131,15 @@ class Gym(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class _Stage:
     """Environments of one kind, opened when a lane is first used and kept for the next episode."""
 
-    def __init__(self, task: Gym) -> None:
+    def __init__(self, task: Gym, *, drawn: bool = False) -> None:
         self.task = task
+        self.drawn = drawn
         self.opened: list[gymnasium.Env[Any, Any]] = []
         self.space: Space | None = None
 
     def lane(self, number: int) -> gymnasium.Env[Any, Any]:
         while len(self.opened) <= number:
-            self.opened.append(_make(self.task))
+            self.opened.append(_make(self.task, drawn=self.drawn))
         return self.opened[number]
 
     def close(self) -> None:
@@ -147,13 +158,21 @@ def _stages(settings: bytes) -> _Stage:
     return _Stage(msgspec.json.decode(settings, type=Gym))
 
 
-def _make(task: Gym) -> gymnasium.Env[Any, Any]:
+def _make(task: Gym, *, drawn: bool = False) -> gymnasium.Env[Any, Any]:
     if task.id not in gymnasium.registry:
         hint = nearest(task.id, gymnasium.registry)
         hint = hint if hint.startswith("did") else "is the package that registers it in `imports`?"
         raise InputError(f"task gym: id: {task.id!r} is not registered with Gymnasium; {hint}")
+    options = _tuples(task.options)
+    if drawn:
+        plain = _make(task)
+        modes = plain.metadata.get("render_modes") or []
+        plain.close()
+        if "rgb_array" not in modes:
+            raise undrawable(f"{task.id} draws none")
+        options["render_mode"] = "rgb_array"
     try:
-        environment = gymnasium.make(task.id, disable_env_checker=True, **_tuples(task.options))
+        environment = gymnasium.make(task.id, disable_env_checker=True, **options)
         for wrapper in task.wrappers:
             assert isinstance(wrapper, Wrapper)
             kind = getattr(gymnasium.wrappers, wrapper.name)
@@ -216,6 +235,19 @@ class _Lane:
             self.totals[0] += obs
             self.totals[1] += np.square(obs, dtype=np.float64)
 
+    def shot(self, action: Array | None, end: str, *, drawn: bool) -> Shot:
+        """What can be seen now."""
+        picture = None
+        if drawn:
+            try:
+                picture = np.asarray(self.environment.render(), np.uint8)
+            except gymnasium.error.DependencyNotInstalled:
+                raise no_pygame() from None
+            except Exception as error:
+                raise undrawable(shorten(f"{type(error).__name__}: {error}")) from None
+        pace = int(self.environment.metadata.get("render_fps") or 30)
+        return Shot(self.steps, action, self.score, end, picture, pace)
+
     def _seen(self, obs: Any) -> Array:  # noqa: ANN401 - as the environment gives it
         kind = self.environment.observation_space
         if not isinstance(kind, spaces.Box):
@@ -234,11 +266,16 @@ class _Lane:
         return Outcome(self.score, self.steps, frames, end, (), sums)
 
 
-def _play(task: Gym, policy: Policy, episodes: Sequence[Episode], counting: bool) -> list[Outcome]:
+def _play(
+    stage: _Stage,
+    policy: Policy,
+    episodes: Sequence[Episode],
+    counting: bool,
+    watch: Watch | None = None,
+) -> list[Outcome]:
     """Play one player's episodes in lanes; a lane that is done takes the next episode."""
-    stage = _stage(task)
-    space = stage.space = stage.space or task.space()
-    width = _width(task.lanes, len(episodes))
+    space = stage.space = stage.space or stage.task.space()
+    width = _width(stage.task.lanes, len(episodes))
     lanes = [_Lane(stage.lane(i), space, counting) for i in range(width)]
     act = _act if all_arrays(policy) else _act_any
     single = space.head is None and not space.sizes and not space.binary
@@ -250,6 +287,8 @@ def _play(task: Gym, policy: Policy, episodes: Sequence[Episode], counting: bool
     for i, lane in enumerate(lanes):
         if queue:
             seen[i] = lane.start(*queue.popleft())
+            if watch is not None:
+                watch(lane.shot(None, "", drawn=stage.drawn))
     while len(outcomes) < len(episodes):
         actions, carry = act(space, policy, seen, carry, fresh)
         chosen = np.asarray(actions)
@@ -260,6 +299,8 @@ def _play(task: Gym, policy: Policy, episodes: Sequence[Episode], counting: bool
             lane.count(seen[i])
             action = int(chosen[i]) if single else np.asarray(chosen[i])
             seen[i], outcome = lane.step(action)
+            if watch is not None:
+                watch(lane.shot(action, outcome.end if outcome else "", drawn=stage.drawn))
             if outcome is None:
                 continue
             outcomes[lane.number] = outcome

@@ -49,6 +49,12 @@ def names() -> list[str]:
     return sorted(_registry)
 
 
+def home(name: str) -> str | None:
+    """Give the module that registered a task; None if there is no such task."""
+    kind: Any = _registry.get(name)
+    return None if kind is None else str(getattr(kind, "score", kind).__module__)
+
+
 def make(name: str, settings: Mapping[str, Any]) -> Task:
     """Build and check a task's settings; an error names the field."""
     kind = written.lookup("task", name, _registry)

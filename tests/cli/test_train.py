@@ -48,19 +48,22 @@ def ok(result):
 def test_a_run_from_spec_to_fork(germline, tmp_path):
     write(tmp_path / "spec.toml")
     out = ok(germline("train", "spec.toml", "--trust")).splitlines()
-    assert [line.split()[:2] for line in out[:-1]] == [["generation", str(g)] for g in range(3)]
-    assert out[-1] == "runs/small: finished by generations 3 of 3."
+    assert out[0] == "runs/small: small · positive · ga · seed 7"
+    assert [line.split()[:2] for line in out[1:-1]] == [["generation", str(g)] for g in range(3)]
+    watch = "Watch the champion with: germline play runs/small --trust"
+    assert out[-1] == f"runs/small: finished by generations 3 of 3. {watch}"
     expected = run(tmp_path / "three", small())
     assert ok(germline("digest", "runs/small")) == f"{expected}\n"
 
     more = ok(germline("resume", "runs/small", "--set", "stop.generations=5", "--trust"))
-    assert more.splitlines()[-1] == "runs/small: finished by generations 5 of 5."
+    assert more.splitlines()[0].endswith("seed 7, 3 generations done")
+    assert more.splitlines()[-1].startswith("runs/small: finished by generations 5 of 5. ")
     assert digest(tmp_path / "runs/small") == run(tmp_path / "five", small({"stop.generations": 5}))
     # The change is kept: the spec beside the store says what the run is.
     assert "generations = 5" in (tmp_path / "runs/small/spec.toml").read_text()
 
     out = ok(germline("fork", "runs/small", "--generation", 2, "--out", "fork", "--trust"))
-    assert out == "fork: 2 generations of runs/small. Go on with: germline resume fork\n"
+    assert out == "fork: 2 generations of runs/small. Go on with: germline resume fork --trust\n"
     ok(germline("resume", "fork", "--trust"))
     assert digest(tmp_path / "fork") == digest(tmp_path / "five")
 
@@ -69,7 +72,7 @@ def test_options_take_the_place_of_the_spec(germline, tmp_path):
     write(tmp_path / "spec.toml", {"backend": {}})
     options = ["--set", "stop.generations=1", "--set", "name=other", "--backend", "serial"]
     out = ok(germline("train", "spec.toml", "--trust", "--out", "here", *options))
-    assert out.splitlines()[-1] == "here: finished by generations 1 of 1."
+    assert out.splitlines()[-1].startswith("here: finished by generations 1 of 1. ")
     with Store.open(tmp_path / "here") as store:
         assert [about["backend"] for about in store.sessions()] == ["serial"]
     assert 'name = "other"' in (tmp_path / "here/spec.toml").read_text()
@@ -88,6 +91,7 @@ def test_a_signal_ends_a_run_that_can_be_gone_on_with(
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
+        assert process.stdout.readline().startswith("run: small")
         assert process.stdout.readline().startswith("generation     0")
         process.send_signal(number)
         out, err = process.communicate()
@@ -115,6 +119,7 @@ def test_a_killed_run_can_be_gone_on_with(germline, tmp_path, environment):
         env=environment,
         stdout=subprocess.PIPE,
     ) as process:
+        assert process.stdout.readline().startswith(b"run: small")
         assert process.stdout.readline().startswith(b"generation     0")
         process.kill()
     with Store.open(tmp_path / "run") as store:
@@ -167,7 +172,7 @@ TRAIN = {
         "No module named 'nowhere'",
     ),
     "out is a file": (["spec.toml", "--trust", "--out", "spec.toml"], "spec.toml: cannot be made"),
-    "no argument": ([], "Missing argument 'spec'"),
+    "no argument": ([], "Missing argument 'PRESET|SPEC'; see germline train --help"),
 }
 OTHERS = {
     "resume nothing": (["resume", "none"], "none: is not a run: it has no run.db"),

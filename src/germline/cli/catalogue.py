@@ -1,0 +1,140 @@
+"""`germline presets` and `envs`: what there is to run."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from germline.cli import options
+from germline.cli.charts import number
+from germline.cli.options import AsJson
+from germline.errors import InputError
+from germline.settings import nearest
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+EXTRAS = {"box2d": "Box2D", "mujoco": "mujoco"}  # of Gymnasium's own, and what they bring
+
+
+def presets(
+    name: Annotated[
+        str | None,
+        typer.Argument(help="Print this one's spec.", autocompletion=options.complete_preset),
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """List the presets, or print the spec of one, to start your own from."""
+    from germline import presets
+
+    if name is not None:
+        typer.echo(presets.text(name), nl=False)
+        return
+    from germline.run import spec as specs
+
+    found = []
+    for known in presets.names():
+        spec = specs.read(presets.find(known))
+        task = spec.task.get("id", spec.task["name"])
+        found.append(
+            {
+                "name": known,
+                "task": task,
+                "algorithm": spec.algorithm["name"],
+                "target": spec.stop.score,
+                "about": presets.about(known),
+            }
+        )
+    if json:
+        options.print_json(found)
+        return
+    table = _table("preset", "target", "what is learned")
+    for facts in found:
+        target = "" if facts["target"] is None else number(facts["target"])
+        table.add_row(facts["name"], target, facts["about"])
+    _print(table)
+    typer.echo("Begin one with: germline train NAME")
+
+
+def envs(
+    pattern: Annotated[str | None, typer.Argument(help="Only those with this in their id.")] = None,
+    json: AsJson = False,
+) -> None:
+    """List the environments that can be trained on here, and what would add more."""
+    found = [
+        row
+        for row in [*_host(), *_device()]
+        if pattern is None or pattern.lower() in row["id"].lower()
+    ]
+    if not found:
+        ids = sorted({row["id"] for row in [*_host(), *_device()]})
+        raise InputError(f"{pattern!r} is in no environment's id; {_near(pattern or '', ids)}")
+    if json:
+        options.print_json(found)
+        return
+    table = _table("id", "task", "from", "needs")
+    for row in found:
+        suite = f", suite = {row['suite']}" if row["suite"] else ""
+        table.add_row(row["id"], f"{row['task']}{suite}", row["origin"], row["needs"] or "")
+    _print(table)
+
+
+def _near(name: str, ids: list[str]) -> str:
+    hint = nearest(name, ids)
+    return hint if hint.startswith("did") else "germline envs lists all of them"
+
+
+def _host() -> list[dict[str, Any]]:
+    """What Gymnasium knows, the newest version of each."""
+    import importlib.util
+
+    import gymnasium
+
+    if importlib.util.find_spec("ale_py"):
+        import ale_py
+
+        gymnasium.register_envs(ale_py)
+    newest: dict[tuple[str | None, str], Any] = {}
+    for entry in gymnasium.registry.values():
+        if entry.id.startswith(("GymV", "phys2d", "tabular")):
+            continue
+        known = newest.get((entry.namespace, entry.name))
+        if known is None or (entry.version or 0) > (known.version or 0):
+            newest[entry.namespace, entry.name] = entry
+    rows = []
+    for entry in newest.values():
+        origin = str(entry.entry_point).partition(":")[0].split(".")
+        kind = origin[2] if origin[:2] == ["gymnasium", "envs"] else origin[0]
+        missing = kind in EXTRAS and not importlib.util.find_spec(EXTRAS[kind])
+        needs = f"pip install 'germline[{kind}]'" if missing else None
+        if origin[0] != "gymnasium":
+            needs = f'imports = ["{origin[0]}"]'
+        rows.append({"id": entry.id, "task": "gym", "suite": None, "origin": kind, "needs": needs})
+    return sorted(rows, key=lambda row: (row["needs"] or "", row["origin"], row["id"]))
+
+
+def _device() -> list[dict[str, Any]]:
+    """What runs on the device."""
+    from germline.tasks.dynamics import known
+
+    rows = []
+    for suite, (ids, needs) in known().items():
+        rows += [
+            {"id": i, "task": "functional", "suite": suite, "origin": suite, "needs": needs}
+            for i in ids
+        ]
+    return rows
+
+
+def _table(*columns: str) -> "Table":
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name in columns:
+        table.add_column(name, no_wrap=name in ("preset", "id"), overflow="fold")
+    return table
+
+
+def _print(table: "Table") -> None:
+    from rich.console import Console
+
+    Console(highlight=False).print(table)

@@ -1,0 +1,152 @@
+"""`germline doctor`: what is installed, what this machine can do, how fast it is."""
+
+import os
+import platform
+import sys
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from germline.cli import options
+from germline.cli.options import AsJson
+
+CORE = ("jax", "jaxlib", "numpy", "equinox", "optax", "gymnasium", "msgspec", "safetensors")
+EXTRAS = {
+    "atari": "ale-py",
+    "box2d": "box2d",
+    "jax-envs": "gymnax",
+    "mujoco": "mujoco",
+    "parquet": "pyarrow",
+    "video": "imageio",
+}
+# The weights of one genome with a gene of every operator, by the numpy reference.
+GOLDEN = "8cfd5e5e43a74010b68320235e9e47a9b2ee70cadfe33e80a33e41ac709c4718"
+
+
+def doctor(json: AsJson = False) -> None:
+    """Say what is installed, what this machine can do, and how fast it is (takes seconds)."""
+    options.prepare(False)
+    facts: dict[str, dict[str, Any]] = {
+        "machine": _machine(),
+        "packages": {name: _version(name) for name in ("germline", *CORE)},
+        "extras": {extra: _version(name) for extra, name in EXTRAS.items()},
+        "platform": _platform(),
+        "speed": _speed(),
+    }
+    if json:
+        options.print_json(facts)
+        return
+    extras = {
+        extra: version or f"not here: pip install 'germline[{extra}]'"
+        for extra, version in facts["extras"].items()
+    }
+    for title, section in ({**facts, "extras": extras}).items():
+        typer.echo(typer.style(title, bold=True))
+        for name, value in section.items():
+            shown = value if isinstance(value, str) else "yes" if value else "no"
+            typer.echo(f"  {name.replace('_', ' '):<18}{shown}")
+
+
+def _machine() -> dict[str, str]:
+    import jax
+
+    from germline.backends.processes import cores
+
+    memory = "unknown"
+    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        size = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        memory = f"{size / 2**30:.1f} GiB"
+    devices = [f"{device.device_kind} ({device.platform})" for device in jax.devices()]
+    return {
+        "system": f"{platform.system()} {platform.release()}",
+        "processor": platform.machine(),
+        "python": platform.python_version(),
+        "cores": str(cores()),
+        "memory": memory,
+        "devices": ", ".join(devices),
+    }
+
+
+def _platform() -> dict[str, Any]:
+    """What Germline needs of a system, tried here."""
+    from germline.cli.screens import has_screen
+    from germline.run import database
+
+    kind = database.filesystem(Path.cwd())
+    here = "unknown" if not kind else f"{kind}, {'not ' if kind in database.NETWORK else ''}usable"
+    support = {
+        "linux": "Linux: tested",
+        "darwin": "macOS: expected to work, not tested",
+        "win32": "Windows: not supported; use WSL 2, which is Linux",
+    }
+    return {
+        "support": support.get(sys.platform, f"{sys.platform}: unknown, not tested"),
+        "same bits": "yes" if _same_bits() else "NO: do not trust genomes decoded here",
+        "file locks": database.has_locks(),
+        "runs kept here": here,
+        "window": has_screen(),
+        "terminal": sys.stdout.isatty(),
+    }
+
+
+def _same_bits() -> bool:
+    """Whether a genome decodes to the bits it has everywhere."""
+    from germline import blobs, policies
+    from germline.decode import Decoder
+    from germline.genome import Birth, Gene, Genome
+
+    spec = policies.make("mlp", {"inputs": 4, "hidden": [64, 64], "outputs": 2})
+    genome = Genome(policies.reference("mlp", spec), Birth(1))
+    for seed, operator in enumerate(("gaussian", "block:layer", "sparse:0.1", "lowrank:4")):
+        genome = genome.child(Gene(seed, 0.02, operator))
+    return blobs.weights_hash(Decoder(spec.layout()).decode(genome)) == GOLDEN
+
+
+def _speed() -> dict[str, str]:
+    """Decoding a network of the paper's size, and playing on one core."""
+    from germline import policies
+    from germline.decode import Decoder
+    from germline.genome import Birth, Gene, Genome
+
+    spec = policies.make("dqn", {})
+    decoder = Decoder(spec.layout())
+    parent = Genome(policies.reference("dqn", spec), Birth(1))
+    children = [parent.child(Gene(seed, 0.002)) for seed in range(6)]
+    for child in children[:2]:
+        decoder.decode(child).block_until_ready()
+    started = time.perf_counter()
+    for child in children[2:]:
+        decoder.decode(child).block_until_ready()
+    decoding = (time.perf_counter() - started) / 4
+    return {
+        "decode": f"{1000 * decoding:.1f} ms for {spec.layout().size:,} weights",
+        "functional": f"{_steps('functional'):,.0f} steps/s of CartPole-v1, one process",
+        "gym": f"{_steps('gym'):,.0f} steps/s of CartPole-v1, one process",
+    }
+
+
+def _steps(task: str) -> float:
+    """Steps per second of some small networks, compiled before."""
+    from germline import policies
+    from germline.files import GenomeFile, TaskRef
+    from germline.genome import Birth, Genome
+    from germline.run.score import score
+
+    spec = policies.make("mlp", {"inputs": 4, "hidden": [32], "outputs": 2})
+    genome = Genome(policies.reference("mlp", spec), Birth(1))
+    file = GenomeFile(genome, TaskRef(task, {"id": "CartPole-v1"}))
+    episodes = 512 if task == "functional" else 64
+    score(file, episodes, workers=1)
+    started = time.perf_counter()
+    steps = sum(score(file, episodes, seed=1, workers=1).steps)
+    return steps / (time.perf_counter() - started)
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,153 @@
+"""`germline export`: a genome, weights or numbers of a run, in files that others read."""
+
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from germline import disk
+from germline.cli import options
+from germline.cli.options import Run, Trust
+from germline.cli.target import Where
+from germline.errors import InputError
+
+if TYPE_CHECKING:
+    from germline.run.store import Store
+
+app = typer.Typer(
+    no_args_is_help=True, help="Write a genome, weights, or the numbers of a run to a file."
+)
+
+Force = Annotated[bool, typer.Option("--force", help="Replace the file at --out.")]
+Table = Annotated[
+    Path, typer.Option(help="Write here: .csv, or .parquet (pip install 'germline[parquet]').")
+]
+
+
+@app.command()
+def genome(
+    where: Where,
+    out: Annotated[Path, typer.Option(help="Write here; the file alone is enough to play.")],
+    force: Force = False,
+    trust: Trust = False,
+) -> None:
+    """Write an individual as a genome file: a few kilobytes of JSON, or safetensors for ES."""
+    disk.check_writable(out, replace=force)
+    options.prepare(trust)
+    from germline import files
+    from germline.cli import target
+
+    file = target.find(where, trust=trust).file
+    files.write(out, file, replace=force)
+    typer.echo(f"{out}: {file.genome.id}, {len(file.genome.genes):,} genes")
+
+
+@app.command()
+def weights(
+    where: Where,
+    out: Annotated[Path, typer.Option(help="Write here, as safetensors.")],
+    force: Force = False,
+    trust: Trust = False,
+) -> None:
+    """Write the decoded weights of an individual as named tensors."""
+    disk.check_writable(out, replace=force)
+    options.prepare(trust)
+    from germline import policies
+    from germline.cli import target
+    from germline.cli.genome import write_weights
+
+    file = target.find(where, trust=trust).file
+    write_weights(file, policies.layout_of(file.genome.policy), out, force=force)
+
+
+@app.command()
+def metrics(run: Run, out: Table, force: Force = False) -> None:
+    """Write one row per generation: scores, frames, time, cost."""
+    _write_table(run, out, metrics_of, force=force)
+
+
+@app.command()
+def evaluations(run: Run, out: Table, force: Force = False) -> None:
+    """Write one row per evaluation: who, in which generation, with what result."""
+    _write_table(run, out, evaluations_of, force=force)
+
+
+Columns = dict[str, list[Any]]
+
+
+def metrics_of(store: "Store") -> Columns:
+    """Every report, and the totals so far, by column."""
+    import msgspec
+
+    rows = [
+        {
+            **msgspec.to_builtins(report),
+            **{f"total_{name}": value for name, value in totals._asdict().items()},
+        }
+        for report, totals in store.progress()
+    ]
+    return _columns(rows)
+
+
+def evaluations_of(store: "Store") -> Columns:
+    """Every evaluation, by column; the fitness is the mean return."""
+    rows = [
+        {
+            "individual": scored.id,
+            "generation": scored.generation,
+            "phase": scored.phase,
+            "number": scored.number,
+            "episodes": len(scored.returns),
+            "fitness": sum(scored.returns) / len(scored.returns) if scored.returns else None,
+            "steps": sum(scored.steps),
+            "frames": sum(scored.frames),
+            "failure": scored.failure,
+        }
+        for scored in store.scores()
+    ]
+    return _columns(rows)
+
+
+def _columns(rows: Sequence[dict[str, Any]]) -> Columns:
+    return {name: [row[name] for row in rows] for name in (rows[0] if rows else {})}
+
+
+def _write_table(run: Path, out: Path, read: Any, *, force: bool) -> None:  # noqa: ANN401
+    from germline.run.store import Store
+
+    writers = {".csv": _csv, ".parquet": _parquet}
+    write = writers.get(out.suffix.lower())
+    if write is None:
+        raise InputError(f"{out}: is neither .csv nor .parquet, so its form is not known")
+    disk.check_writable(out, replace=force)
+    with Store.open(run) as store:
+        columns = read(store)
+    if not columns:
+        raise InputError(f"{run}: has nothing to export yet")
+    disk.save(out, write(columns), replace=force)
+    count = len(next(iter(columns.values())))
+    typer.echo(f"{out}: {count:,} rows of {len(columns)} columns")
+
+
+def _csv(columns: Columns) -> bytes:
+    text = io.StringIO(newline="")
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(columns)
+    table.writerows(zip(*columns.values(), strict=True))
+    return text.getvalue().encode()
+
+
+def _parquet(columns: Columns) -> bytes:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError:
+        raise InputError(
+            "--out: pyarrow is not here, add it with: pip install 'germline[parquet]'"
+        ) from None
+    sink = pyarrow.BufferOutputStream()
+    parquet.write_table(pyarrow.table(columns), sink)
+    return sink.getvalue().to_pybytes()

@@ -1,0 +1,257 @@
+"""`germline show`, `runs` and `digest`: what is in a store, on the screen."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from germline.cli import charts, options
+from germline.cli.charts import duration, number
+from germline.cli.options import AsJson, Run
+from germline.errors import InputError, printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from germline.algorithms.protocols import Report
+    from germline.run.history import Ancestor, Standing
+    from germline.run.store import Store
+
+STYLES = {"mean": "blue", "best": "green", "elite": "bold yellow"}
+ROWS = 12  # of the chart
+LONGEST = 20  # steps of a lineage that are shown
+
+
+def show(
+    run: Run,
+    generation: Annotated[
+        int | None, typer.Option(min=0, help="List the individuals of a generation instead.")
+    ] = None,
+    top: Annotated[int, typer.Option(min=1, help="How many individuals to list.")] = 10,
+    json: AsJson = False,
+) -> None:
+    """Show a run: its curves, its best individuals, and what each gene brought its champion."""
+    from germline.run import history
+    from germline.run.store import Store
+
+    with Store.open(run) as store:
+        reports = store.reports()
+        if generation is not None:
+            finished = f"0 to {len(reports) - 1}" if reports else "none"
+            best = history.best(store, top, generation)
+            if not best:
+                raise InputError(f"--generation: {generation} has nobody; finished are {finished}")
+            if json:
+                options.print_json([standing._asdict() for standing in best])
+            else:
+                _console().print(_standings(f"Generation {generation}, the best", best))
+            return
+        best = history.best(store, top)
+        lineage = history.lineage(store, reports[-1].champion) if reports else []
+        facts = _facts(run, store)
+    if json:
+        options.print_json(
+            {
+                **facts,
+                "reports": reports,
+                "best": [standing._asdict() for standing in best],
+                "lineage": [ancestor._asdict() for ancestor in lineage],
+            }
+        )
+        return
+    console = _console()
+    console.print(_summary(facts))
+    if not reports:
+        console.print("No generation is finished yet.")
+        return
+    _curves(console, reports)
+    console.print(_standings("The best, by the mean of all their episodes", best))
+    console.print(_lineage(lineage))
+    console.print(f"Watch one with: germline play {run}:{reports[-1].champion[:8]}", soft_wrap=True)
+
+
+def runs(
+    folder: Annotated[Path, typer.Argument(help="Where to look.")] = Path("runs"),
+    json: AsJson = False,
+) -> None:
+    """List the runs in a folder."""
+    from rich.table import Table
+
+    if not folder.is_dir():
+        raise InputError(f"{folder}: is not a folder; runs are begun with: germline train")
+    places = [folder, *sorted(path for path in folder.iterdir() if path.is_dir())]
+    found = [_listed(place) for place in places if (place / "run.db").exists()]
+    if json:
+        options.print_json(found)
+        return
+    if not found:
+        typer.echo(f"{folder}: has no runs; begin one with: germline train cartpole")
+        return
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name in ("run", "task", "algorithm", "generations", "elite", "frames", "time", "state"):
+        right = name in ("generations", "elite", "frames", "time")
+        table.add_column(name, justify="right" if right else "left", overflow="fold")
+    for facts in found:
+        if "error" in facts:
+            table.add_row(printable(facts["run"]), *[""] * 6, printable(facts["error"]))
+            continue
+        elite = "" if facts["elite"] is None else number(facts["elite"])
+        table.add_row(
+            *(printable(str(facts[name])) for name in ("run", "task", "algorithm")),
+            f"{facts['generations']:,}",
+            elite,
+            f"{facts['frames']:,}",
+            duration(facts["seconds"]),
+            facts["state"],
+        )
+    _console().print(table)
+
+
+def digest(run: Run) -> None:
+    """Print the SHA-256 over all individuals and evaluations: equal for equal lineages."""
+    from germline.run.store import Store
+
+    with Store.open(run) as store:
+        typer.echo(store.digest())
+
+
+def _console() -> "Console":
+    from rich.console import Console
+
+    return Console(highlight=False)
+
+
+def _listed(folder: Path) -> dict[str, Any]:
+    """The facts of a run, or why there are none: one that is damaged must not hide the others."""
+    from germline.run.store import Store
+
+    try:
+        with Store.open(folder) as store:
+            return _facts(folder, store)
+    except InputError as error:
+        return {"run": str(folder), "error": str(error)}
+
+
+def _facts(folder: Path, store: "Store") -> dict[str, Any]:
+    from germline.run import database, stop
+    from germline.run import spec as specs
+
+    spec = specs.read(folder / "spec.toml")
+    progress = store.progress()
+    individuals, evaluations = store.count()
+    report, totals = progress[-1] if progress else (None, store.totals())
+    reason = stop.met(spec.stop, report, totals) if report else None
+    return {
+        "run": str(folder),
+        "name": spec.name,
+        "seed": spec.seed,
+        "task": spec.task.get("id", spec.task["name"]),
+        "policy": spec.policy["name"],
+        "algorithm": spec.algorithm["name"],
+        "arithmetic": spec.arithmetic,
+        "state": "running" if database.busy(folder) else "finished" if reason else "stopped",
+        "finished_by": reason,
+        "individuals": individuals,
+        "evaluations": evaluations,
+        "elite": report and report.elite,
+        "champion": report and report.champion,
+        **totals._asdict(),
+    }
+
+
+def _summary(facts: dict[str, Any]) -> "Table":
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    reason = f", by {facts['finished_by']}" if facts["finished_by"] else ""
+    rows = {
+        "run": f"{facts['run']}, {facts['state']}{reason}",
+        "what": f"{facts['task']}, {facts['policy']} in {facts['arithmetic']}, "
+        f"{facts['algorithm']}, seed {facts['seed']}",
+        "size": f"{facts['generations']:,} generations, {facts['individuals']:,} individuals, "
+        f"{facts['evaluations']:,} evaluations",
+        "time": f"{duration(facts['seconds'])}, {facts['frames']:,} frames",
+    }
+    if facts["cost"]:
+        rows["cost"] = f"{facts['cost']:,.2f}"
+    if facts["champion"]:
+        rows["champion"] = f"{facts['champion']}, elite {number(facts['elite'])}"
+    for name, text in rows.items():
+        table.add_row(name, printable(text))
+    return table
+
+
+def _curves(console: "Console", reports: "Sequence[Report]") -> None:
+    """The chart, its scale on the left and the generations below."""
+    from rich.text import Text
+
+    series = {name: [getattr(report, name) for report in reports] for name in STYLES}
+    known = [v for values in series.values() for v in values if abs(v) != float("inf")]
+    labels = {0: number(max(known)), ROWS - 1: number(min(known))} if known else {}
+    margin = max(map(len, labels.values()), default=0)
+    width = max(10, min(console.width, 120) - margin - 2)
+    legend = Text(" " * (margin + 2))
+    for name, style in STYLES.items():
+        legend.append(f"{name}  ", style=style)
+    console.print()
+    console.print(legend)
+    for row, cells in enumerate(charts.chart(series, width, ROWS)):
+        line = Text(f"{labels.get(row, ''):>{margin}} ", style="dim")
+        line.append("│")
+        for name, character in cells:
+            line.append(character, style=STYLES.get(name, ""))
+        console.print(line)
+    last = f"generation {reports[-1].generation:,}"
+    console.print(Text(f"{'':>{margin}}  0{last:>{width - 1}}", style="dim"))
+    console.print()
+
+
+def _standings(title: str, best: "Sequence[Standing]") -> "Table":
+    table = _table(title, "id", "generation", "episodes", "mean", "lowest", "highest")
+    for standing in best:
+        table.add_row(
+            standing.id,
+            f"{standing.generation:,}",
+            f"{standing.episodes:,}",
+            *map(number, (standing.mean, standing.low, standing.high)),
+        )
+    return table
+
+
+def _lineage(lineage: "Sequence[Ancestor]") -> "Table":
+    """Every step of it, or those with the largest gains if it is long."""
+    steps = list(enumerate(lineage))
+    if len(steps) > LONGEST:
+        gains = sorted(steps[1:-1], key=lambda step: -abs(step[1].gain or 0.0))
+        kept = {0, len(steps) - 1, *(number for number, _ in gains[: LONGEST - 2])}
+        steps = [step for step in steps if step[0] in kept]
+    left = len(lineage) - len(steps)
+    note = f", {left:,} steps of smaller gain not shown" if left else ""
+    table = _table(
+        f"The champion's lineage{note}", "id", "generation", "gene", "episodes", "mean", "gain"
+    )
+    for _, ancestor in steps:
+        gene = ancestor.gene
+        table.add_row(
+            ancestor.id,
+            f"{ancestor.generation:,}",
+            f"{gene.seed} σ {gene.sigma:.3g} {gene.operator}" if gene else "",
+            f"{ancestor.episodes:,}",
+            "" if ancestor.mean is None else number(ancestor.mean),
+            "" if ancestor.gain is None else f"{ancestor.gain:+,.4g}",
+        )
+    return table
+
+
+def _table(title: str, *columns: str) -> "Table":
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    for name in columns:
+        text = name in ("id", "gene")
+        table.add_column(name, justify="left" if text else "right", header_style="dim")
+    return table

@@ -1,0 +1,84 @@
+"""What a run's store tells about individuals: the best, and what each gene brought."""
+
+import math
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from germline.genome import Gene
+from germline.run.store import Scored, Store
+
+
+class Standing(NamedTuple):
+    """How an individual did in all episodes it ever played."""
+
+    id: str
+    generation: int  # the first in which it was evaluated
+    episodes: int
+    mean: float
+    low: float
+    high: float
+
+
+class Ancestor(NamedTuple):
+    """One step of a lineage: what was added, how it did, and how much better than its parent."""
+
+    id: str
+    generation: int
+    gene: Gene | None  # None for a root and for a centre of ES
+    episodes: int
+    mean: float | None
+    gain: float | None
+
+
+def standings(evaluations: Iterable[Scored]) -> dict[str, Standing]:
+    """Every individual by its id, without those that only failed."""
+    played: dict[str, tuple[int, list[float]]] = {}
+    for scored in evaluations:
+        if scored.returns:
+            played.setdefault(scored.id, (scored.generation, []))[1].extend(scored.returns)
+    return {
+        name: Standing(name, first, len(all_), math.fsum(all_) / len(all_), min(all_), max(all_))
+        for name, (first, all_) in played.items()
+    }
+
+
+def best(store: Store, count: int, generation: int | None = None) -> list[Standing]:
+    """The best by the mean of all their episodes, of a generation or of the whole run.
+
+    Over a whole run, one lucky episode is not enough: an individual must have played half as many
+    as the champion had when it was chosen.
+    """
+    known = standings(store.scores(generation))
+    needed = 1
+    reports = store.reports()
+    if generation is None and reports and reports[-1].champion in known:
+        last = standings(store.scores(reports[-1].generation)).get(reports[-1].champion)
+        needed = -(-last.episodes // 2) if last else 1
+    ranked = sorted(
+        (standing for standing in known.values() if standing.episodes >= needed),
+        key=lambda standing: (-standing.mean, standing.generation, standing.id),
+    )
+    return ranked[:count]
+
+
+def lineage(store: Store, name: str) -> list[Ancestor]:
+    """From the root to an individual, each with the gain its gene brought.
+
+    The centres of ES have no parents but follow each other, one per generation.
+    """
+    line = store.ancestry(name)
+    known = standings(store.scores())
+    if len(line) == 1:
+        centres = [r.champion for r in store.reports() if r.generation <= line[0].generation]
+        if len(centres) > 1 and centres[-1] == name and len(set(centres)) == len(centres):
+            line = [store.ancestry(centre)[-1] for centre in centres]
+    found: list[Ancestor] = []
+    for born in line:
+        standing = known.get(born.id)
+        mean = standing.mean if standing else None
+        before = found[-1].mean if found else None
+        gain = None if mean is None or before is None else mean - before
+        gene = born.origin if isinstance(born.origin, Gene) else None
+        episodes = standing.episodes if standing else 0
+        found.append(Ancestor(born.id, born.generation, gene, episodes, mean, gain))
+    return found
