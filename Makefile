@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 # The Debian packages that tests marked `system` need.
-DEBIAN_PACKAGES := redis-server
+DEBIAN_PACKAGES := redis-server tmux
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all system lint format bench clean
@@ -21,8 +21,11 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-demo: $(READY) ## the core at work: birth, mutation, decoding, one hash everywhere
-	@$(BIN)/python examples/core.py
+demo: $(READY) ## a network learns to balance a pole, and is tried on 100 fresh episodes
+	@run=runs/demo-$$(date +%Y%m%d-%H%M%S); \
+	$(BIN)/germline train cartpole --out $$run && \
+	$(BIN)/germline eval $$run --episodes 100 --at-least 475 && \
+	echo "Replay the champion with: $(BIN)/germline play $$run"
 
 test: $(READY) ## every test that needs only Python
 	$(BIN)/python -m pytest -m "not system"

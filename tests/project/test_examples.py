@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from germline import policies, tasks
+from germline import policies, presets, tasks
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -19,17 +19,19 @@ def test_example(example, tmp_path):
         [sys.executable, example], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert result.returncode == 0, result.stdout + result.stderr
-    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir()] in ([], ["runs"])
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.toml")), ids=lambda p: p.stem)
-def test_spec_runs(path, tmp_path):
-    """A generation of it, by the real command."""
-    arguments = ["train", path, "--out", tmp_path / "run", "--set", "stop.generations=1"]
+@pytest.mark.parametrize("preset", presets.names())
+def test_preset(preset, tmp_path):
+    """A generation of eight, by the real command."""
+    few = ["--set", "algorithm.population=8", "--set", "stop.generations=1"]
+    arguments = ["train", preset, "--out", tmp_path / "run", *few]
     command = [sys.executable, "-m", "germline", *arguments, "--backend", "serial"]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
     assert "generation     0" in result.stdout
+    assert "\x1b" not in result.stdout
 
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

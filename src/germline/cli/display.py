@@ -88,7 +88,7 @@ class Plain(Quiet):
 
     def generation(self, report: "Report", totals: "Totals") -> None:
         """The same columns every time."""
-        cost = f"  cost {totals.cost:,.2f}" if self.spec.backend.price else ""
+        cost = f"  cost {number(totals.cost)}" if self.spec.backend.price else ""
         typer.echo(
             f"generation {report.generation:>5,}  best {report.best:>10,.6g}  "
             f"mean {report.mean:>10,.6g}  elite {report.elite:>10,.6g}  "
@@ -134,12 +134,12 @@ class Live(Quiet):
         from rich.live import Live as Screen
 
         self.console = Console(highlight=False)
-        self.screen = Screen(get_renderable=self.panel, console=self.console, refresh_per_second=8)
         self.history: list[tuple[Report, Totals]] = []
         self.moment: Moment | None = None
         self.recent: deque[tuple[float, Totals]] = deque()
         self.left: tuple[float, str] | None = None
         self.over = False
+        self.screen = Screen(get_renderable=self.panel, console=self.console, refresh_per_second=8)
 
     def __enter__(self) -> "Live":
         self.screen.start(refresh=True)
@@ -212,7 +212,7 @@ class Live(Quiet):
         rows.append(("frames", f"{self._frames():,}", f"{self._pace():,.0f} per second"))
         rows.append(("time", duration(self._elapsed()), self._left()))
         if self.spec.backend.price:
-            rows.append(("cost", f"{self.history[-1][1].cost:,.2f}", ""))
+            rows.append(("cost", number(self.history[-1][1].cost), ""))
         return rows
 
     def _doing(self, room: int) -> "RenderableType":

@@ -90,9 +90,12 @@ def runs(
         typer.echo(f"{folder}: has no runs; begin one with: germline train cartpole")
         return
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for name in ("run", "task", "algorithm", "generations", "elite", "frames", "time", "state"):
-        right = name in ("generations", "elite", "frames", "time")
-        table.add_column(name, justify="right" if right else "left", overflow="fold")
+    for name in ("run", "task", "by", "gen.", "elite", "frames", "time", "state"):
+        right = name in ("gen.", "elite", "frames", "time")
+        whole = right or name == "run"
+        table.add_column(
+            name, justify="right" if right else "left", no_wrap=whole, overflow="fold"
+        )
     for facts in found:
         if "error" in facts:
             table.add_row(printable(facts["run"]), *[""] * 6, printable(facts["error"]))
@@ -177,7 +180,7 @@ def _summary(facts: dict[str, Any]) -> "Table":
         "time": f"{duration(facts['seconds'])}, {facts['frames']:,} frames",
     }
     if facts["cost"]:
-        rows["cost"] = f"{facts['cost']:,.2f}"
+        rows["cost"] = number(facts["cost"])
     if facts["champion"]:
         rows["champion"] = f"{facts['champion']}, elite {number(facts['elite'])}"
     for name, text in rows.items():

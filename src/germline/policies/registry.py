@@ -38,6 +38,11 @@ def _settings(name: str, kind: type) -> type[PolicySpec]:
     from germline.policies.modules import settings_of
 
     if issubclass(kind, eqx.Module):
+        if not hasattr(kind, "initial_carry"):
+            raise TypeError(
+                f"policy {name!r}: {kind.__name__} needs initial_carry(), what it remembers at the "
+                "start, () for nothing; and __call__(obs, carry) gives (outputs, carry)"
+            )
         return settings_of(name, kind)
     raise TypeError(f"policy {name!r}: {kind} is neither a msgspec.Struct nor an equinox.Module")
 
