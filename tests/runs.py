@@ -38,6 +38,13 @@ SMALL = {
     "backend": {"name": "serial"},
 }
 
+CARTPOLE = {
+    "imports": [],
+    "task": {"name": "gym", "id": "CartPole-v1"},
+    "policy": {"name": "mlp", "hidden": [4]},
+    "stop": {"generations": 1},
+}
+
 
 def small(changes=None, algorithm="ga"):
     """A spec of a few individuals and generations, some fields changed by dotted name."""

@@ -9,31 +9,12 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
+from commands import ok
 from germline import blobs, files
-from germline.cli import main
 from germline.files import GenomeFile
 from germline.genome import Genome, Snapshot
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "genome.json"
-
-
-@pytest.fixture
-def germline(capsys):
-    """Run the command line; give its exit code, output and error."""
-
-    def call(*arguments):
-        with pytest.raises(SystemExit) as left:
-            main([str(a) for a in arguments])
-        captured = capsys.readouterr()
-        return left.value.code or 0, captured.out, captured.err
-
-    return call
-
-
-def ok(result):
-    code, out, err = result
-    assert (code, err) == (0, "")
-    return out
 
 
 def test_a_genome_from_birth_to_weights(germline, tmp_path):
@@ -100,69 +81,6 @@ def test_version_and_help(germline):
     assert ok(germline("--version")).startswith("germline 0.")
     for command in ("new", "mutate", "show", "hash", "decode"):
         assert "Usage" in ok(germline("genome", command, "--help"))
-
-
-BAD = {
-    "no such command": (["genom"], "No such command 'genom'"),
-    "no such option": (["genome", "new", "mlp", "--sed", 1], "No such option: --sed"),
-    "no policy": (["genome", "new"], "Missing argument 'policy'"),
-    "policy": (["genome", "new", "mpl"], "did you mean mlp"),
-    "setting": (["genome", "new", "mlp", "--set", "hidden"], "--set: 'hidden' is not key=value"),
-    "setting value": (["genome", "new", "mlp", "--set", "inputs=x"], "inputs: expected int"),
-    "too large": (
-        ["genome", "new", "mlp", "--set", "inputs=1000000", "--set", "hidden=[1000000]"],
-        "weights are more than",
-    ),
-    "exact gru": (["genome", "new", "gru", "--exact", 9], "policy gru: has no exact arithmetic"),
-    "exact age": (["genome", "new", "mlp", "--exact", -1], "Invalid value for '--exact'"),
-    "exact sigma": (["genome", "new", "mlp", "--exact", 9, "--sigma", "nan"], "sigma: nan"),
-    "exact huge": (["genome", "new", "mlp", "--exact", 9, "--sigma", 1e200], "sigma: 1e+200"),
-    "exact old": (["genome", "new", "mlp", "--exact", "9" * 400], "fitted to 0 to 131,072 genes"),
-    "exact both": (
-        ["genome", "new", "mlp", "--exact", 9, "--set", "steps=[1,1,1]", "--set", "shifts=[1,1,1]"],
-        "--exact: chooses steps and shifts itself",
-    ),
-    "exact far": (
-        ["genome", "new", "mlp", "--exact", 99999, "--sigma", 60000, "--set", "hidden=[9,9,9]"],
-        "policy mlp: no steps fit sigma 60000.0 and 99999 genes: tensor dense",
-    ),
-    "sigma alone": (["genome", "new", "mlp", "--sigma", 1], "no meaning without --exact"),
-    "steps": (["genome", "new", "mlp", "--set", "steps=[1]"], "needs one for each of the 3 layers"),
-    "seed": (["genome", "new", "mlp", "--seed", 2**32], "seed: 4294967296"),
-    "negative seed": (["genome", "new", "mlp", "--seed", -1], "seed: -1"),
-    "seed text": (["genome", "new", "mlp", "--seed", "one"], "Invalid value for '--seed'"),
-    "seed and weights": (
-        ["genome", "new", "mlp", "--seed", 1, "--weights", "w.safetensors"],
-        "--seed: has no meaning beside --weights",
-    ),
-    "no weights": (["genome", "new", "mlp", "--weights", "w.safetensors"], "No such file"),
-    "folder": (["genome", "new", "mlp", "--out", "no/such/folder.json"], "cannot be written"),
-    "sigma": (["genome", "mutate", GOLDEN, "--sigma", "nan"], "sigma: nan"),
-    "tiny sigma": (["genome", "mutate", GOLDEN, "--sigma", "1e-30"], "sigma: 1e-30 is too small"),
-    "operator": (["genome", "mutate", GOLDEN, "--operator", "swap"], "operator: 'swap'"),
-    "heads": (["genome", "mutate", GOLDEN, "--operator", "block:head"], "has none"),
-    "endless seed": (["genome", "new", "mlp", "--seed", "9" * 4000], "seed"),
-    "file": (["genome", "hash", "nothing.json"], "nothing.json: No such file"),
-    "engine": (["genome", "hash", GOLDEN, "--engine", "abacus"], "'abacus' is not one of"),
-    "no out": (["genome", "decode", GOLDEN], "Missing option '--out'"),
-    "there already": (["genome", "decode", GOLDEN, "--out", GOLDEN], "is there already"),
-}
-
-
-@pytest.mark.parametrize("case", BAD)
-def test_a_mistake_is_one_sentence_exit_2_and_changes_nothing(
-    case, germline, tmp_path, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
-    arguments, words = BAD[case]
-    before = GOLDEN.read_bytes()
-    code, out, err = germline(*arguments)
-    assert (code, out) == (2, "")
-    assert words in err
-    assert err.startswith("germline: ")
-    assert err.count("\n") == 1
-    assert list(tmp_path.iterdir()) == []
-    assert GOLDEN.read_bytes() == before
 
 
 def test_pipes():
@@ -265,7 +183,7 @@ def test_the_numpy_engine_is_not_the_fast_path(germline, monkeypatch):
 
 
 def test_bare_commands_show_their_help(germline):
-    for arguments in ([], ["genome"]):
+    for arguments in ([], ["genome"], ["export"]):
         code, out, err = germline(*arguments)
         assert (code, err) == (2, "")
         assert "Usage" in out
@@ -313,17 +231,3 @@ def test_weights_of_another_network_are_named(germline, tmp_path):
     assert code == 2
     assert err.startswith(f"germline: {path}: tensor ")
     assert len(err) < 600
-
-
-@pytest.mark.parametrize(
-    "arguments", [["--help"], ["genome", "--help"], ["genome", "show", GOLDEN]]
-)
-def test_light_commands_never_import_jax(arguments):
-    program = (
-        "import sys; from germline.cli import main\n"
-        "try: main(sys.argv[1:])\n"
-        "finally: assert not {'jax', 'equinox', 'gymnasium'} & set(sys.modules)"
-    )
-    subprocess.run(
-        [sys.executable, "-c", program, *map(str, arguments)], check=True, capture_output=True
-    )

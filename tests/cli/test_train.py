@@ -1,5 +1,4 @@
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -7,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from germline.cli import main
+from commands import ok, refused
 from germline.run.store import Store
-from runs import digest, run, small, write
+from runs import CARTPOLE, digest, run, small, write
 
 TESTS = Path(__file__).parent.parent
 COMMAND = [sys.executable, "-m", "germline"]
@@ -37,12 +36,6 @@ def germline(tmp_path, environment):
         return done.returncode, done.stdout, done.stderr
 
     return call
-
-
-def ok(result):
-    code, out, err = result
-    assert (code, err) == (0, "")
-    return out
 
 
 def test_a_run_from_spec_to_fork(germline, tmp_path):
@@ -129,148 +122,14 @@ def test_a_killed_run_can_be_gone_on_with(germline, tmp_path, environment):
     assert digest(tmp_path / "run") == undisturbed
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    """A finished run; not to be changed."""
-    folder = tmp_path_factory.mktemp("made") / "run"
-    run(folder, small())
-    return folder
-
-
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    """An empty folder to work in; what the command sets for its own process is put back."""
-    for name in ("XLA_FLAGS", "JAX_COMPILATION_CACHE_DIR"):
-        monkeypatch.setenv(name, os.environ.get(name, ""))
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def content(folder):
-    return {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
-
-
-TRAIN = {
-    "no spec": (["none.toml"], "none.toml: No such file or directory"),
-    "not TOML": (["text.toml"], "text.toml: not valid TOML"),
-    "a folder": (["."], "is not a file"),
-    "untrusted": (["spec.toml"], "imports: games is code; add --trust to run it"),
-    "field": (
-        ["spec.toml", "--trust", "--set", "algorithm.popultion=9"],
-        "did you mean population",
-    ),
-    "value": (["spec.toml", "--trust", "--set", "seed=one"], "seed: expected int, got str"),
-    "no value": (["spec.toml", "--trust", "--set", "seed"], "--set: 'seed' is not key=value"),
-    "sigma": (["spec.toml", "--trust", "--set", "algorithm.sigma=0"], "sigma: 0.0 must be above 0"),
-    "task": (["spec.toml", "--trust", "--set", "task.name=positiv"], "did you mean positive"),
-    "cost": (["spec.toml", "--trust", "--set", "stop.cost=1"], "stop.cost: needs backend.price"),
-    "newer": (["spec.toml", "--trust", "--set", "germline=2"], "germline: 2 is newer"),
-    "backend": (["spec.toml", "--backend", "parallel"], "'parallel' is not one of"),
-    "workers": (["spec.toml", "--workers", "0"], "Invalid value for '--workers'"),
-    "module": (
-        ["spec.toml", "--trust", "--set", 'imports=["nowhere"]'],
-        "No module named 'nowhere'",
-    ),
-    "out is a file": (["spec.toml", "--trust", "--out", "spec.toml"], "spec.toml: cannot be made"),
-    "no argument": ([], "Missing argument 'PRESET|SPEC'; see germline train --help"),
-}
-OTHERS = {
-    "resume nothing": (["resume", "none"], "none: is not a run: it has no run.db"),
-    "resume a spec": (["resume", "spec.toml"], "spec.toml: is not a run"),
-    "resume untrusted": (["resume", "RUN"], "imports: games is code; add --trust to run it"),
-    "resume another seed": (
-        ["resume", "RUN", "--trust", "--set", "seed=2"],
-        "--set: seed would make",
-    ),
-    "resume another sigma": (
-        ["resume", "RUN", "--trust", "--set", "algorithm.sigma=1"],
-        "--set: algorithm.sigma would make it another run; use germline fork",
-    ),
-    "resume another rule": (["resume", "RUN", "--set", "stop.scroe=1"], "did you mean score"),
-    "digest nothing": (["digest", "none"], "none: is not a run"),
-    "fork nothing": (["fork", "none", "--generation", "0", "--out", "x"], "none: is not a run"),
-    "fork unfinished": (
-        ["fork", "RUN", "--trust", "--generation", "4", "--out", "x"],
-        "--generation: 4 is not 0 to 3, those finished",
-    ),
-    "fork negative": (["fork", "RUN", "--generation", "-1", "--out", "x"], "'--generation'"),
-    "fork policy": (
-        ["fork", "RUN", "--trust", "--generation", "1", "--out", "x", "--set", "policy.hidden=[4]"],
-        "policy: a fork keeps the network of its origin",
-    ),
-    "fork untrusted": (["fork", "RUN", "--generation", "1", "--out", "x"], "add --trust"),
-    "fork onto itself": (
-        ["fork", "RUN", "--trust", "--generation", "1", "--out", "RUN"],
-        "holds a run already",
-    ),
-    "train onto it": (["train", "spec.toml", "--trust", "--out", "RUN"], "holds a run already"),
-}
-MISTAKES = {name: (["train", *arguments], words) for name, (arguments, words) in TRAIN.items()}
-
-
-@pytest.mark.parametrize("case", [*MISTAKES, *OTHERS])
-def test_a_mistake_is_one_sentence_exit_2_and_changes_nothing(case, made, here, capsys):
-    arguments, words = (MISTAKES | OTHERS)[case]
-    write(here / "spec.toml")
-    (here / "text.toml").write_text("[task")
-    before = content(here), content(made)
-    with pytest.raises(SystemExit) as left:
-        main([a.replace("RUN", str(made)) for a in arguments])
-    out, err = capsys.readouterr()
-    assert (left.value.code, out) == (2, "")
-    assert words in err
-    assert err.startswith("germline: ")
-    assert err.count("\n") == 1
-    assert (content(here), content(made)) == before
-    assert sorted(p.name for p in here.iterdir()) == ["spec.toml", "text.toml"]
-
-
 @pytest.mark.parametrize(
     "arguments", [["--trust", "--set", "stop.cost=1"], ["--set", "stop.generations=9"]]
 )
-def test_a_change_that_is_refused_is_not_kept(arguments, made, here):
-    folder = shutil.copytree(made, here / "run")
-    with pytest.raises(SystemExit) as left:
-        main(["resume", "run", *arguments])
-    assert left.value.code == 2
-    assert (folder / "spec.toml").read_bytes() == (made / "spec.toml").read_bytes()
-
-
-def test_mistakes_through_the_real_command(germline, tmp_path):
-    write(tmp_path / "spec.toml", {"seed": 5})
-    (tmp_path / "spec.toml").write_text(
-        (tmp_path / "spec.toml").read_text().replace("seed", "sede")
-    )
-    code, out, err = germline("train", "spec.toml", "--trust")
-    assert (code, out) == (2, "")
-    assert err == "germline: spec.toml: 'sede' is not one of its settings; did you mean seed?\n"
-    assert [p.name for p in tmp_path.iterdir()] == ["spec.toml"]
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [["--help"], ["train", "--help"], ["digest", "RUN"]],
-    ids=" ".join,
-)
-def test_light_commands_never_import_jax(arguments, made):
-    program = (
-        "import sys; from germline.cli import main\n"
-        "try: main(sys.argv[1:])\n"
-        "finally: assert not {'jax', 'equinox', 'gymnasium', 'optax'} & set(sys.modules)"
-    )
-    given = [a.replace("RUN", str(made)) for a in arguments]
-    done = subprocess.run(
-        [sys.executable, "-c", program, *given], check=False, capture_output=True, text=True
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_every_command_has_help(capsys):
-    for command in ("train", "resume", "fork", "digest"):
-        with pytest.raises(SystemExit) as left:
-            main([command, "--help"])
-        assert not left.value.code
-        assert "Usage" in capsys.readouterr().out
+def test_a_change_that_is_refused_is_not_kept(arguments, germline, tmp_path):
+    run(tmp_path / "run", small())
+    before = (tmp_path / "run/spec.toml").read_bytes()
+    refused(germline("resume", "run", *arguments))
+    assert (tmp_path / "run/spec.toml").read_bytes() == before
 
 
 TASK = "from germline import tasks\n\n@tasks.register('mine')\ndef mine(policy, seed): return 1.0\n"
@@ -285,8 +144,7 @@ def test_a_module_beside_the_spec_is_found_if_trusted(germline, tmp_path):
 
 
 def test_nothing_of_the_current_folder_is_run_without_trust(tmp_path):
-    write(tmp_path / "spec.toml", {"imports": [], "task": {"name": "gym", "id": "CartPole-v1"},
-          "policy": {"name": "mlp"}})  # fmt: skip
+    write(tmp_path / "spec.toml", CARTPOLE)
     for name in ("ctypes", "queue", "msgspec", "games"):
         (tmp_path / f"{name}.py").write_text("open('run', 'w')\n")
     # The installed command, since `python -m` itself looks in the current folder.
@@ -298,22 +156,9 @@ def test_nothing_of_the_current_folder_is_run_without_trust(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize(
-    ("content", "words"), [("nonsense", "NameError: name 'nonsense'"), ("def", "SyntaxError")]
-)
-def test_a_module_that_fails_is_told_in_a_sentence(content, words, germline, tmp_path):
-    write(tmp_path / "spec.toml", {"imports": ["broken"]})
-    (tmp_path / "broken.py").write_text(content)
-    code, out, err = germline("train", "spec.toml", "--trust")
-    assert (code, out) == (2, "")
-    assert f"imports: broken: {words}" in err
-    assert err.count("\n") == 1
-
-
 def test_it_runs_as_the_first_process_of_a_container(tmp_path):
     """Where the parent of the workers has the number 1, which elsewhere means that it is gone."""
-    write(tmp_path / "spec.toml", {"imports": [], "task": {"name": "gym", "id": "CartPole-v1"},
-          "policy": {"name": "mlp"}})  # fmt: skip
+    write(tmp_path / "spec.toml", CARTPOLE)
     alone = ["unshare", "--pid", "--fork", "--mount-proc"]
     if subprocess.run([*alone, "true"], capture_output=True, check=False).returncode:
         assert os.environ.get("CI") != "true", "unshare is not permitted"

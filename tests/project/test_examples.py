@@ -39,7 +39,8 @@ PAGES = [page for page in PAGES if "```python" in page.read_text()]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
-def test_page(page, monkeypatch):
+def test_page(page, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
     for room in (policies, tasks):
         monkeypatch.setattr(room.registry, "_registry", dict(room.registry._registry))
     names = {}

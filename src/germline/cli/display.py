@@ -226,10 +226,10 @@ class Live(Quiet):
         what = "candidates" if moment.phase else "evaluating"
         workers = f"{moment.workers} worker{'' if moment.workers == 1 else 's'}"
         text = f"{what} {moment.done:,}/{moment.asked:,}, {workers}"
+        if room < len(text) + 5:
+            return text
         line = Table.grid(padding=(0, 1))
-        line.add_row(
-            ProgressBar(moment.asked, moment.done, width=max(room - len(text) - 1, 4)), text
-        )
+        line.add_row(ProgressBar(moment.asked, moment.done, width=room - len(text) - 1), text)
         return line
 
     def _elapsed(self) -> float:

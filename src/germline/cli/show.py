@@ -93,9 +93,7 @@ def runs(
     for name in ("run", "task", "by", "gen.", "elite", "frames", "time", "state"):
         right = name in ("gen.", "elite", "frames", "time")
         whole = right or name == "run"
-        table.add_column(
-            name, justify="right" if right else "left", no_wrap=whole, overflow="fold"
-        )
+        table.add_column(name, justify="right" if right else "left", no_wrap=whole, overflow="fold")
     for facts in found:
         if "error" in facts:
             table.add_row(printable(facts["run"]), *[""] * 6, printable(facts["error"]))
