@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 # The Debian packages that tests marked `system` need.
-DEBIAN_PACKAGES := redis-server tmux
+DEBIAN_PACKAGES := redis-server tmux xauth xvfb
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all system lint format bench clean

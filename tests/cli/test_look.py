@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import tomllib
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -18,7 +19,7 @@ from pyarrow import parquet
 from safetensors.numpy import load_file
 
 from commands import ok
-from germline import __version__, files, presets
+from germline import files, presets
 from germline.algorithms.protocols import Report
 from germline.cli import app
 from germline.run import database
@@ -86,7 +87,7 @@ def test_the_gains_of_a_lineage_are_those_computed_by_hand(algorithm, germline, 
     assert [step["episodes"] for step in found] == [len(returns) for _, returns in expected]
     assert [step["mean"] for step in found] == means
     assert found[0]["gain"] is None
-    gains = [after - before for before, after in zip(means, means[1:], strict=False)]
+    gains = [after - before for before, after in pairwise(means)]
     assert [step["gain"] for step in found[1:]] == gains
     assert [step["gene"] is None for step in found] == [
         algorithm == "es" or place == 0 for place in range(len(found))
@@ -162,7 +163,8 @@ def test_a_run_that_was_only_begun(germline, made):
     assert len(ok(germline("digest", made / "begun"))) == 65
 
 
-def test_runs_are_listed_whatever_their_state(germline, made, tmp_path):
+def test_runs_are_listed_whatever_their_state(germline, made, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     for source in made.iterdir():
         shutil.copytree(source, tmp_path / source.name)
     shutil.copytree(made / "ga", tmp_path / "torn")
@@ -171,7 +173,7 @@ def test_runs_are_listed_whatever_their_state(germline, made, tmp_path):
     (tmp_path / "file").touch()
     lock = database.locked(tmp_path / "begun")
     rows = {Path(r["run"]).name: r for r in json.loads(ok(germline("runs", tmp_path, "--json")))}
-    out = " ".join(ok(germline("runs", tmp_path)).split())
+    out = " ".join(ok(germline("runs", ".")).split())  # src: a long path leaves no room
     os.close(lock)
     assert list(rows) == ["begun", "es", "ga", "torn"]
     assert [rows[name].get("state") for name in rows] == ["running", "finished", "finished", None]
@@ -195,6 +197,7 @@ def test_digest_is_the_stores(germline, made):
     assert ok(germline("digest", made / "es")) == f"{digest(made / 'es')}\n"
 
 
+@pytest.mark.filterwarnings("ignore:builtin type Swig:DeprecationWarning")  # of Box2D
 @pytest.mark.parametrize("name", presets.names())
 def test_a_preset_is_printed_as_it_is_and_resolves(name, germline):
     text = ok(germline("presets", name))
@@ -237,7 +240,8 @@ def test_the_doctor_says_what_works(germline):
     assert set(facts) == {"machine", "packages", "extras", "platform", "speed"}
     assert facts["platform"]["same bits"] == "yes"
     assert facts["platform"]["terminal"] is False
-    assert facts["packages"]["germline"] == __version__
+    assert {"germline", "jax", "numpy", "gymnasium"} <= set(facts["packages"])
+    assert all(facts["packages"].values())
     assert set(facts["speed"]) == {"decode", "functional", "gym"}
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from germline.run.stop import Totals
 
 RECENT = 20.0  # seconds over which a pace is measured
-WIDEST = 120
+NARROWEST, WIDEST = 50, 120  # columns of the panel
 
 
 class Display(Protocol):
@@ -183,7 +183,7 @@ class Live(Quiet):
         from rich.panel import Panel
         from rich.table import Table
 
-        width = min(self.console.width, WIDEST)
+        width = min(max(self.console.width, NARROWEST), WIDEST)
         grid = Table.grid(padding=(0, 2))
         grid.add_column(style="dim", no_wrap=True, width=10)
         grid.add_column(justify="right", no_wrap=True, width=14)

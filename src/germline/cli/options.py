@@ -25,7 +25,6 @@ def complete_run(incomplete: str) -> list[str]:
     """The folders of runs that are here."""
     pattern = _plain(incomplete)
     found = [*Path().glob(f"{pattern}*"), *Path().glob(f"{pattern}*/*")]
-    found += Path().glob(f"runs/{pattern}*")
     return sorted({str(path) for path in found if (path / "run.db").exists()})
 
 

@@ -4,6 +4,7 @@ import os
 import shutil
 import sys
 import time
+import warnings
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -144,9 +145,12 @@ class Film(Text):
 
     def show(self, shot: "Shot") -> None:
         """Add a picture."""
-        if self.writer is None:
-            self.writer = self._opened(shot.pace * self.speed)
-        self.writer.append_data(shot.picture)
+        with warnings.catch_warnings():
+            # JAX warns of every fork; ffmpeg is started by one, and replaces the copy at once.
+            warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)
+            if self.writer is None:
+                self.writer = self._opened(shot.pace * self.speed)
+            self.writer.append_data(shot.picture)
 
     def _opened(self, pace: float) -> Any:  # noqa: ANN401 - imageio's writer
         try:

@@ -231,7 +231,7 @@ def _lineage(lineage: "Sequence[Ancestor]") -> "Table":
         kept = {0, len(steps) - 1, *(number for number, _ in gains[: LONGEST - 2])}
         steps = [step for step in steps if step[0] in kept]
     left = len(lineage) - len(steps)
-    note = f", {left:,} steps of smaller gain not shown" if left else ""
+    note = f", without {left:,} of smaller gain" if left else ""
     table = _table(
         f"The champion's lineage{note}", "id", "generation", "gene", "episodes", "mean", "gain"
     )
