@@ -253,8 +253,8 @@ ROOT = {"root": np.ones(PLAIN.size, np.float32)}
 BIRTH = GenomeFile(Genome(snapshot_file().genome.policy, Birth(1)))
 BAD_SAFETENSORS = {
     "truncated": (lambda: safetensors(ROOT, snapshot_file())[:-8], "not a whole safetensors"),
-    "header cut": (lambda: safetensors(ROOT, snapshot_file())[:40], "header: claims"),
-    "header huge": (lambda: (2**40).to_bytes(8, "little") + b"{" + bytes(99), "header: claims"),
+    "header cut": (lambda: safetensors(ROOT, snapshot_file())[:40], "is not safetensors"),
+    "header huge": (lambda: (2**40).to_bytes(8, "little") + b"{" + bytes(99), "is not safetensors"),
     "no genome": (lambda: safetensors(ROOT), "metadata: has no germline entry"),
     "bad genome": (lambda: safetensors(ROOT, germline="{}"), "missing required field germline"),
     "birth": (lambda: safetensors(ROOT, BIRTH), "root: a safetensors genome has a Snapshot root"),

@@ -22,7 +22,7 @@ def test_flatten_and_unflatten_are_inverse(layout):
     ("change", "words"),
     [
         ({"conv/bias": None}, "'conv/bias' is missing"),
-        ({"extra": np.zeros(1, np.float32)}, "'extra' is not in the layout"),
+        ({"extra": np.zeros(1, np.float32)}, "'extra' is not one of the network's"),
         ({"conv/bias": np.zeros(4, np.float32)}, r"'conv/bias': expected float32 \[5\]"),
         ({"conv/bias": np.zeros(5)}, "got float64"),
     ],

@@ -124,14 +124,15 @@ def train(
 
 def go_on(folder: Path, changes: Mapping[str, Any], *, trust: bool) -> Resolved:
     """What to go on with: the spec of a run, with other stop rules or another backend, kept."""
+    with Store.open(folder):
+        changed = specs.read(folder / "spec.toml", changes)
     for name in changes:
         if name.partition(".")[0] not in ("stop", "backend"):
             raise InputError(
                 f"--set: {name} would make it another run; "
                 f"use germline fork {folder} --generation N --set ..."
             )
-    with Store.open(folder):
-        resolved = specs.resolve(specs.read(folder / "spec.toml", changes), trust=trust)
+    resolved = specs.resolve(changed, trust=trust)
     if changes:
         with Store.open(folder, write=True):
             loop.write_spec(folder, resolved.spec)

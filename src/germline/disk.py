@@ -68,7 +68,7 @@ def read_safetensors(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from None
     if header > min(MAX_HEADER_BYTES, size - 8):
-        raise InputError(f"{path}: header: claims {header:,} bytes, more than the file or allowed")
+        raise InputError(f"{path}: is not safetensors: its header would have {header:,} bytes")
     if size - 8 - header > 4 * MAX_WEIGHTS:
         raise InputError(f"{path}: more than the {MAX_WEIGHTS:,} weights allowed")
     try:

@@ -20,7 +20,7 @@ def explain(error: msgspec.DecodeError) -> str:
     if not at:
         message, path = path, ""
     field = path.removesuffix("`").removeprefix(".")
-    message = message.replace("`", "")
+    message = message.replace("`", "").replace(" | null", "").replace(" | object", " or a table")
     message = re.sub(
         r"^(Expected|Object|Invalid|Number|Integer)\b", lambda m: m[0].lower(), message
     )

@@ -154,7 +154,7 @@ def load(modules: Sequence[str], *, trust: bool) -> None:
             importlib.import_module(module)
         except ImportError as error:
             raise InputError(f"imports: {module}: {error}") from None
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             reason = shorten(f"{type(error).__name__}: {error}")
             raise InputError(f"imports: {module}: {reason}") from None
 

@@ -147,9 +147,9 @@ class Layout:
         """Join named tensors into θ [params]; names and shapes must be exactly the layout's."""
         expected = {t.name for t in self.tensors}
         if wrong := sorted(expected ^ tensors.keys()):
-            known = "is missing" if wrong[0] in expected else "is not in the layout"
+            known = "is missing" if wrong[0] in expected else "is not one of the network's"
             names = ", ".join(t.name for t in self.tensors[:8])
-            raise InputError(f"tensor {wrong[0][:80]!r} {known}, which has {names}")
+            raise InputError(f"tensor {wrong[0][:80]!r} {known}; the network has {names}")
         for t in self.tensors:
             given = tensors[t.name]
             if given.shape != t.shape or given.dtype != np.float32:

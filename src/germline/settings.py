@@ -44,10 +44,13 @@ def convert(values: Mapping[str, Any], kind: type[T], at: str = "") -> T:
         return msgspec.convert(dict(values), kind)
     except msgspec.ValidationError as error:
         message = explain(error)
-        field = message.partition(":")[0].partition("[")[0].partition(".")[0]
-        if field in values:
+        place, _, reason = message.partition(": ")
+        field = place.partition("[")[0].partition(".")[0]
+        if "matching regex" in reason:
+            message = f"{place}: has characters that are not allowed here"
+        if field in values and not isinstance(error.__cause__, InputError):
             given = repr(values[field])
-            message += "" if given in message else f"; given: {given}"
+            message += "" if given in reason else f"; given: {given}"
             if "invalid enum value" in message:
                 message += f"; {nearest(str(values[field]), _choices(kind, field))}"
         raise InputError(shorten(f"{at}{message}")) from None

@@ -33,7 +33,8 @@ def test_a_genome_from_birth_to_weights(germline, tmp_path):
     tensors = load_file(weights)
     assert tensors["dense1/weight"].shape == (4, 8)
     with safe_open(weights, "numpy") as file:
-        assert file.metadata() == {"genome": shown["id"], "sha256": fast}
+        about = json.loads(file.metadata()["weights"])
+        assert about == {"genome": shown["id"], "sha256": fast}
 
 
 def test_weights_become_a_snapshot_and_back(germline, tmp_path):

@@ -80,7 +80,7 @@ FILES = {
     "newer spec": ("train newer.toml", "germline: 2 is newer than this program, which reads 1"),
     "older spec": ("train older.toml", "older.toml: germline: 0 is not 1"),
     "wordy version": ("train wordy.toml", "germline: 'one' is not the version of a spec"),
-    "steering name": ("train red.toml", r"red.toml: name: expected"),
+    "steering name": ("train red.toml", "red.toml: name: has characters that are not allowed here"),
     "genome as a spec": ("train egg.json", "egg.json: not valid TOML"),
     "no genome": ("genome hash none.json", "none.json: No such file or directory"),
     "empty genome": ("eval empty.json", "empty.json: truncated, the file ends here"),
@@ -92,10 +92,13 @@ FILES = {
     "bare genome": ("play bare.json", "bare.json: object missing required field policy"),
     "list of genomes": ("eval list.json", "list.json: expected object, got array"),
     "forged genome": ("eval forged.json", "id: the file says '0000000000000000', its contents"),
-    "truncated weights": ("genome hash cut.safetensors", "cut.safetensors: header: claims"),
+    "truncated weights": ("genome hash cut.safetensors", "cut.safetensors: is not safetensors"),
     "weights as a genome": ("eval w.safetensors", "has no germline entry, so it holds no genome"),
     "spec as a genome": ("eval gym.toml", "gym.toml: malformed JSON"),
-    "run as a genome": ("genome show cart", "cart: is not a file"),
+    "run as a genome": (
+        "genome show cart",
+        "cart: is a run; write its champion with: germline export",
+    ),
     "folder as a genome": ("play empty", "empty: is a folder without a run; see germline runs"),
     "genome as a run": ("show play.json", "play.json: is not a run: it has no run.db"),
     "spec as a run": ("resume spec.toml", "spec.toml: is not a run: it has no run.db"),
@@ -128,7 +131,10 @@ SPECS = {
     "half a seed": ("--set seed=1.5", "seed: expected int, got float; given: 1.5"),
     "seed below": ("--set seed=-1", "seed: expected int >= 0; given: -1"),
     "seed above": ("--set seed=4294967296", "seed: expected int <= 4294967295; given: 4294967296"),
-    "name upwards": ("--set name=../up", "given: '../up'"),  # src: shows a regular expression
+    "name upwards": (
+        "--set name=../up",
+        "has characters that are not allowed here; given: '../up'",
+    ),
     "newer format": ("--set germline=2", "germline: 2 is newer than this program"),
     "number for a table": ("--set stop=5", "stop: must be a table"),
     "text for a table": ("--set algorithm=ga", "algorithm: a table with a name is needed"),
@@ -141,7 +147,7 @@ SPECS = {
     "setting": ("--set algorithm.popultion=9", "algorithm ga: 'popultion' is not one of its"),
     "no population": ("--set algorithm.population=0", "population: expected int >= 1; given: 0"),
     "no sigma": ("--set algorithm.sigma=0", "algorithm ga: sigma: 0.0 must be above 0"),
-    "sigma in words": ("--set algorithm.sigma=nan", "sigma: expected float | object, got str"),
+    "sigma in words": ("--set algorithm.sigma=nan", "sigma: expected float or a table, got str"),
     "operator": ("--set algorithm.operator=swap", "operator: 'swap' is not one of gaussian"),
     "heads": ("--set algorithm.operator=block:head", "block:head needs a network with heads"),
     "optimizer": (
@@ -247,6 +253,15 @@ SPECS = {
 }
 
 RUNS = {
+    "resume another's loudly": ("resume busy", "busy: is in use by another process"),
+    "resume another's in JSON": ("resume busy --json", "busy: is in use by another process"),
+    "train over a spec": ("train gym.toml --out .", "has a spec.toml that a run would replace"),
+    "show far away": ("show cart --generation 99999999999999999999", "'--generation'"),
+    "resume with nonsense": ("resume cart --set nonsense=1", "'nonsense' is not one of its"),
+    "fork to another algorithm": (
+        "fork cart --generation 0 --out x --set algorithm.name=es",
+        "algorithm.name: a fork keeps the algorithm of its origin",
+    ),
     "resume untrusted": ("resume run", "imports: games is code; add --trust to run it"),
     "resume another seed": ("resume cart --set seed=2", "seed would make it another run; use"),
     "resume another sigma": (
@@ -316,7 +331,10 @@ PLAY = {
     "no task": ("eval egg.json", "egg.json: names no task; say what to play with --env"),
     "play no task": ("play egg.json", "egg.json: names no task; say what to play with --env"),
     "task that is not here": ("eval own.json", "task: 'kept-at-home' is not registered"),
-    "nothing to see": ("play run --trust", "there is nothing to look at in it; germline eval"),
+    "nothing to see": (
+        "play run --trust",
+        "task positive: there is nothing to look at; germline eval",
+    ),
     "other observations": ("eval cart --env Acrobot-v1", "sees [4], the task shows [6]"),
     "play others": ("play egg.json --env Pendulum-v1", "sees [4], the task shows [3]"),
     "near env": ("eval cart --env CartPole-v9", "'CartPole-v9' is not registered with Gymnasium"),
@@ -337,8 +355,19 @@ PLAY = {
     "film on a folder": ("play cart --out empty", "empty: is not a file"),
     "film in no folder": ("play cart --out none/film.gif", "none is not a folder"),
     "film below a file": ("play cart --out gym.toml/film.gif", "gym.toml/film.gif: cannot be"),
-    "film of no kind": ("play cart --out film", "say by its ending what to write, .gif or .mp4"),
-    "film of odd kind": ("play cart --out film.xyz", "film.xyz: cannot be made"),  # src: imageio's
+    "film of no kind": (
+        "play cart --out film",
+        "film: is no film by its ending; there are .gif, .mp4",
+    ),
+    "film of odd kind": (
+        "play cart --out film.xyz",
+        "film.xyz: is no film by its ending; there are .gif",
+    ),
+    "film of stills": ("play cart --out film.png", "film.png: is no film by its ending"),
+    "endless cap": ("play func --cap 3000000000 --how text", "'--cap'"),
+    "eval at nan": ("eval cart --at-least nan", "--at-least: nan is not a number"),
+    "import without trust": ("eval cart --import games", "games is code; add --trust"),
+    "import of nothing": ("play cart --trust --import nowhere", "No module named 'nowhere'"),
 }
 
 EXPORT = {
@@ -399,7 +428,10 @@ GENOMES = {
         "--seed: has no meaning beside --weights; give one of the two",
     ),
     "no weights": ("genome new mlp --weights none.safetensors", "No such file or directory"),
-    "text for weights": ("genome new mlp --weights gym.toml --out x", "gym.toml: header: claims"),
+    "text for weights": (
+        "genome new mlp --weights gym.toml --out x",
+        "gym.toml: is not safetensors: its header",
+    ),
     "other weights": ("genome new mlp --weights w.safetensors --out x", "w.safetensors: tensor"),
     "new in no folder": ("genome new mlp --out no/such/folder.json", "cannot be written"),
     "new on a folder": ("genome new mlp --out empty --force", "empty: is not a file"),

@@ -98,7 +98,6 @@ def test_one_who_moved_from_a_centre_has_it_as_a_parent(made):
         assert isinstance(moved.gene, Gene)
 
 
-@pytest.mark.xfail(reason="src: champions that follow each other are taken for centres of ES")
 def test_random_search_has_no_lineage_but_its_champion(made):
     with Store.open(made / "random-search") as store:
         champion = store.reports()[-1].champion

@@ -278,7 +278,7 @@ def test_a_folder_in_use_is_left_as_it_is(tmp_path):
     folder = begin(tmp_path / "run", small())
     with Store.open(folder, write=True):
         before = sorted(p.name for p in folder.iterdir())
-        with pytest.raises(InputError, match="is in use by another process"):
+        with pytest.raises(InputError, match="holds a run already"):
             begin(folder, small())
         assert sorted(p.name for p in folder.iterdir()) == before
     go_on(folder)

@@ -136,7 +136,7 @@ FLAWS = {
     "seed share": ({"seed": 1.5}, "seed: expected int, got float; given: 1.5"),
     "seed negative": ({"seed": -1}, "seed: expected int >= 0; given: -1"),
     "seed large": ({"seed": 2**32}, "seed:", "4294967295; given: 4294967296"),
-    "name": ({"name": "../x"}, "name: expected", "given: '../x'"),
+    "name": ({"name": "../x"}, "name: has characters", "given: '../x'"),
     "checkpoint": ({"checkpoint": 0}, "checkpoint: expected int >= 1; given: 0"),
     "lineage": ({"lineage": -1}, "lineage: expected int >= 0; given: -1"),
     "arithmetic": ({"arithmetic": "flaot32"}, "arithmetic:", "'flaot32'", "mean float32?"),
@@ -206,7 +206,7 @@ FLAWS = {
         "sigma.end: expected float > 0",
     ),
     "no module": ({"imports": ["no_such_module"]}, "imports: no_such_module: No module named"),
-    "not a module": ({"imports": ["a b"]}, "imports[0]: expected", "given: ['a b']"),
+    "not a module": ({"imports": ["a b"]}, "imports[0]: has characters", "given: ['a b']"),
 }
 for missing in ("task", "policy", "algorithm"):
     FLAWS[f"no {missing}"] = ({missing: None}, f"{missing}: a table with a name is needed")

@@ -260,9 +260,10 @@ def test_a_run_in_use_is_refused_until_its_process_is_gone(tmp_path):
 
 
 def test_a_run_is_not_begun_where_one_is(store):
-    with pytest.raises(InputError, match="is in use"):
-        Store.create(store.folder, POLICY, "other", b"")
-    store.close()
+    for _ in range(2):
+        with pytest.raises(InputError, match="holds a run already"):
+            Store.create(store.folder, POLICY, "other", b"")
+        store.close()
     with pytest.raises(InputError, match="holds a run already; go on with it by germline resume"):
         Store.create(store.folder, POLICY, "other", b"")
     with Store.open(store.folder, write=True) as again:

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from itertools import pairwise
 from typing import Any, NoReturn
 
 import typer
@@ -59,7 +60,7 @@ def main(arguments: list[str] | None = None) -> None:
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(130)
     except typer.TyperException as error:
-        _fail(_with_help(error))
+        _fail(_with_help(error, sys.argv[1:] if arguments is None else arguments))
     except OSError as error:
         if sys.stdout is not None:
             # Output that was not taken would fail once more at exit.
@@ -68,11 +69,16 @@ def main(arguments: list[str] | None = None) -> None:
     sys.exit(code)
 
 
-def _with_help(error: typer.TyperException) -> str:
-    """What is wrong with an invocation, and where to read what is right."""
+def _with_help(error: typer.TyperException, arguments: list[str]) -> str:
+    """What is wrong with an invocation, what was given, and where to read what is right."""
     message, context = error.format_message(), getattr(error, "ctx", None)
     if not message or context is None:
         return message
+    for option in getattr(getattr(error, "param", None), "opts", []):
+        given = [b for a, b in pairwise(arguments) if a == option]
+        given += [a.partition("=")[2] for a in arguments if a.startswith(f"{option}=")]
+        if given and given[-1] not in message:
+            message = f"{message.rstrip('.')}, given: {given[-1]}"
     names: list[str] = []
     while context.parent is not None:
         names.insert(0, context.info_name)

@@ -52,7 +52,10 @@ def chart(series: Mapping[str, Sequence[float]], width: int, height: int) -> lis
             place = x / across * (len(values) - 1)
             left = int(place)
             right = min(left + 1, len(values) - 1)
-            value = values[left] + (place - left) * (values[right] - values[left])
+            share = place - left
+            value = values[left] if share < 0.5 else values[right]
+            if math.isfinite(values[left]) and math.isfinite(values[right]):
+                value = values[left] + share * (values[right] - values[left])
             if not math.isfinite(value):
                 before = None
                 continue
@@ -75,6 +78,11 @@ def number(value: float) -> str:
     if value == int(value) and abs(value) < 1e12:
         return f"{int(value):,}"
     return f"{value:,.1f}" if abs(value) >= 100 else f"{value:,.4g}"
+
+
+def counted(count: int, word: str) -> str:
+    """A number of things."""
+    return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 
 def duration(seconds: float) -> str:

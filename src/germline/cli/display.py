@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import typer
 
-from germline.cli.charts import duration, number, sparkline
+from germline.cli.charts import counted, duration, number, sparkline
 from germline.errors import InputError, printable
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Plain(Quiet):
 
     def begin(self, history: "list[tuple[Report, Totals]]") -> None:
         """What is being run, where."""
-        done = f", {len(history):,} generations done" if history else ""
+        done = f", {counted(len(history), 'generation')} done" if history else ""
         typer.echo(printable(f"{self.folder}: {title(self.spec)}{done}"))
 
     def generation(self, report: "Report", totals: "Totals") -> None:
@@ -224,8 +224,7 @@ class Live(Quiet):
         if self.over or moment is None:
             return "" if self.over else "starting workers"
         what = "candidates" if moment.phase else "evaluating"
-        workers = f"{moment.workers} worker{'' if moment.workers == 1 else 's'}"
-        text = f"{what} {moment.done:,}/{moment.asked:,}, {workers}"
+        text = f"{what} {moment.done:,}/{moment.asked:,}, {counted(moment.workers, 'worker')}"
         if room < len(text) + 5:
             return text
         line = Table.grid(padding=(0, 1))

@@ -10,6 +10,7 @@ from typing import Any
 
 import typer
 
+from germline import __version__
 from germline.cli import options
 from germline.cli.options import AsJson
 
@@ -31,7 +32,7 @@ def doctor(json: AsJson = False) -> None:
     options.prepare(False)
     facts: dict[str, dict[str, Any]] = {
         "machine": _machine(),
-        "packages": {name: _version(name) for name in ("germline", *CORE)},
+        "packages": {"germline": __version__, **{name: _version(name) for name in CORE}},
         "extras": {extra: _version(name) for extra, name in EXTRAS.items()},
         "platform": _platform(),
         "speed": _speed(),

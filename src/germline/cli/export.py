@@ -119,7 +119,7 @@ def _write_table(run: Path, out: Path, read: Any, *, force: bool) -> None:  # no
     from germline.run.store import Store
 
     writers = {".csv": _csv, ".parquet": _parquet}
-    write = writers.get(out.suffix.lower())
+    write = writers.get(out.suffix.lower() or out.name.lower())
     if write is None:
         raise InputError(f"{out}: is neither .csv nor .parquet, so its form is not known")
     disk.check_writable(out, replace=force)

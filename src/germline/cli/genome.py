@@ -159,15 +159,18 @@ def decode(
 
 def write_weights(source: "GenomeFile", layout: "Layout", out: Path, *, force: bool) -> None:
     """Decode a genome and write its tensors by their names."""
+    import msgspec
     import numpy as np
     from safetensors.numpy import save as to_safetensors
 
     from germline import blobs, disk
 
     theta = np.asarray(_decoded(source, layout, "jax"))
-    metadata = {"genome": source.genome.id, "sha256": blobs.weights_hash(theta)}
-    disk.save(out, to_safetensors(layout.unflatten(theta), metadata), replace=force)
-    typer.echo(f"{out}: {layout.size:,} weights, SHA-256 {metadata['sha256']}")
+    digest = blobs.weights_hash(theta)
+    # One entry: several would be written in an order of chance.
+    about = msgspec.json.encode({"genome": source.genome.id, "sha256": digest}).decode()
+    disk.save(out, to_safetensors(layout.unflatten(theta), {"weights": about}), replace=force)
+    typer.echo(f"{out}: {layout.size:,} weights, SHA-256 {digest}")
 
 
 def load(path: Path) -> "tuple[GenomeFile, Layout]":
@@ -175,6 +178,10 @@ def load(path: Path) -> "tuple[GenomeFile, Layout]":
     from germline import files, operators, policies
     from germline.errors import InputError
 
+    if (path / "run.db").exists():
+        raise InputError(
+            f"{path}: is a run; write its champion with: germline export genome {path}"
+        )
     source = files.read(path)
     try:
         policy = source.genome.policy

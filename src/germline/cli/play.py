@@ -1,5 +1,6 @@
 """`germline eval` and `germline play`: an individual's score, and the sight of it."""
 
+import math
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -7,15 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from germline.cli import options
-from germline.cli.charts import number
+from germline.cli.charts import counted, number
 from germline.cli.options import AsJson, Trust
-from germline.cli.target import Environment, Where
+from germline.cli.target import Environment, Imports, Where
+from germline.errors import InputError
 
 if TYPE_CHECKING:
     from germline.run.score import Scores
 
 Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Which fresh episodes.")]
-Cap = Annotated[int | None, typer.Option(min=1, help="End an episode after so many steps.")]
+Cap = Annotated[
+    int | None, typer.Option(min=1, max=2**24, help="End an episode after so many steps.")
+]
 
 
 def evaluate(
@@ -24,6 +28,7 @@ def evaluate(
     seed: Seed = 0,
     cap: Cap = None,
     env: Environment = None,
+    imports: Imports = None,
     workers: Annotated[
         int | None, typer.Option(min=1, max=4096, help="How many; one per core if not said.")
     ] = None,
@@ -34,13 +39,15 @@ def evaluate(
     json: AsJson = False,
 ) -> None:
     """Score an individual on fresh episodes, which no run has seen."""
+    if at_least is not None and math.isnan(at_least):
+        raise InputError("--at-least: nan is not a number that a mean can reach")
     options.prepare(trust)
     from germline.cli import target
     from germline.run.score import score
 
-    file, imports = target.load(where, env, trust=trust)
+    file, modules = target.load(where, env, imports or [], trust=trust)
     scores = score(
-        file, episodes, seed=seed, cap=cap, workers=workers, imports=imports, trust=trust
+        file, episodes, seed=seed, cap=cap, workers=workers, imports=modules, trust=trust
     )
     if json:
         options.print_json({"id": file.genome.id, **_facts(scores)})
@@ -48,7 +55,7 @@ def evaluate(
         low, high = min(scores.returns), max(scores.returns)
         typer.echo(
             f"{file.genome.id}: mean {number(scores.mean)} ± {number(scores.error)} over "
-            f"{episodes:,} fresh episodes, median {number(scores.median)}, "
+            f"{counted(episodes, 'fresh episode')}, median {number(scores.median)}, "
             f"from {number(low)} to {number(high)}"
         )
     if at_least is not None and scores.mean < at_least:
@@ -58,7 +65,7 @@ def evaluate(
 def play(
     where: Where,
     out: Annotated[
-        Path | None, typer.Option(help="Write a film: .gif, .mp4 or another that ffmpeg knows.")
+        Path | None, typer.Option(help="Write a film: .gif, .mp4, .webm, .mov or .mkv.")
     ] = None,
     how: Annotated[
         Literal["window", "terminal", "text"] | None,
@@ -71,6 +78,7 @@ def play(
         float, typer.Option(min=0.01, max=1000, help="2 is twice as fast as natural.")
     ] = 1.0,
     env: Environment = None,
+    imports: Imports = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file at --out.")] = False,
     trust: Trust = False,
 ) -> None:
@@ -83,11 +91,12 @@ def play(
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # draw without a screen
     if "DISPLAY" not in os.environ:
         os.environ.setdefault("MUJOCO_GL", "egl")
+    os.environ.setdefault("IMAGEIO_FFMPEG_NO_PREVENT_SIGINT", "1")  # which would fork beside JAX
     options.prepare(trust)
     from germline.cli import target
     from germline.run.score import watch
 
-    file, imports = target.load(where, env, trust=trust)
+    file, modules = target.load(where, env, imports or [], trust=trust)
     with screen:
         scores = watch(
             file,
@@ -96,11 +105,11 @@ def play(
             episodes=episodes,
             seed=seed,
             cap=cap,
-            imports=imports,
+            imports=modules,
             trust=trust,
         )
     for place, (value, steps) in enumerate(zip(scores.returns, scores.steps, strict=True)):
-        typer.echo(f"episode {place}: score {number(value)} in {steps:,} steps")
+        typer.echo(f"episode {place}: score {number(value)} in {counted(steps, 'step')}")
     if out is not None:
         typer.echo(f"{out}: {out.stat().st_size:,} bytes")
 

@@ -4,7 +4,6 @@ import os
 import shutil
 import sys
 import time
-import warnings
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,9 @@ from germline.errors import InputError
 
 if TYPE_CHECKING:
     from germline.tasks.film import Shot
+
+
+ENDINGS = (".gif", ".mp4", ".webm", ".mov", ".mkv")
 
 
 class Text:
@@ -125,8 +127,8 @@ class Film(Text):
         disk.check_writable(path, replace=replace)
         if not path.parent.is_dir():
             raise InputError(f"{path}: {path.parent} is not a folder")
-        if not path.suffix:
-            raise InputError(f"{path}: say by its ending what to write, .gif or .mp4")
+        if path.suffix.lower() not in ENDINGS:
+            raise InputError(f"{path}: is no film by its ending; there are {', '.join(ENDINGS)}")
         self.path = path
         # The ending stays: it says what is written.
         self.draft = path.with_name(f".germline-{os.getpid()}{path.suffix}")
@@ -145,12 +147,9 @@ class Film(Text):
 
     def show(self, shot: "Shot") -> None:
         """Add a picture."""
-        with warnings.catch_warnings():
-            # JAX warns of every fork; ffmpeg is started by one, and replaces the copy at once.
-            warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)
-            if self.writer is None:
-                self.writer = self._opened(shot.pace * self.speed)
-            self.writer.append_data(shot.picture)
+        if self.writer is None:
+            self.writer = self._opened(shot.pace * self.speed)
+        self.writer.append_data(shot.picture)
 
     def _opened(self, pace: float) -> Any:  # noqa: ANN401 - imageio's writer
         try:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from germline.cli import charts, options
-from germline.cli.charts import duration, number
+from germline.cli.charts import counted, duration, number
 from germline.cli.options import AsJson, Run
 from germline.errors import InputError, printable
 
@@ -27,7 +27,8 @@ LONGEST = 20  # steps of a lineage that are shown
 def show(
     run: Run,
     generation: Annotated[
-        int | None, typer.Option(min=0, help="List the individuals of a generation instead.")
+        int | None,
+        typer.Option(min=0, max=2**31, help="List the individuals of a generation instead."),
     ] = None,
     top: Annotated[int, typer.Option(min=1, help="How many individuals to list.")] = 10,
     json: AsJson = False,
@@ -90,13 +91,12 @@ def runs(
         typer.echo(f"{folder}: has no runs; begin one with: germline train cartpole")
         return
     table = Table(box=None, pad_edge=False, header_style="dim")
+    damaged = [facts for facts in found if "error" in facts]
     for name in ("run", "task", "by", "gen.", "elite", "frames", "time", "state"):
         right = name in ("gen.", "elite", "frames", "time")
-        whole = right or name == "run"
-        table.add_column(name, justify="right" if right else "left", no_wrap=whole, overflow="fold")
+        table.add_column(name, justify="right" if right else "left", no_wrap=right, overflow="fold")
     for facts in found:
         if "error" in facts:
-            table.add_row(printable(facts["run"]), *[""] * 6, printable(facts["error"]))
             continue
         elite = "" if facts["elite"] is None else number(facts["elite"])
         table.add_row(
@@ -107,7 +107,10 @@ def runs(
             duration(facts["seconds"]),
             facts["state"],
         )
-    _console().print(table)
+    if len(damaged) < len(found):
+        _console().print(table)
+    for facts in damaged:
+        typer.echo(printable(facts["error"]))
 
 
 def digest(run: Run) -> None:
@@ -173,8 +176,9 @@ def _summary(facts: dict[str, Any]) -> "Table":
         "run": f"{facts['run']}, {facts['state']}{reason}",
         "what": f"{facts['task']}, {facts['policy']} in {facts['arithmetic']}, "
         f"{facts['algorithm']}, seed {facts['seed']}",
-        "size": f"{facts['generations']:,} generations, {facts['individuals']:,} individuals, "
-        f"{facts['evaluations']:,} evaluations",
+        "size": ", ".join(
+            counted(facts[f"{word}s"], word) for word in ("generation", "individual", "evaluation")
+        ),
         "time": f"{duration(facts['seconds'])}, {facts['frames']:,} frames",
     }
     if facts["cost"]:

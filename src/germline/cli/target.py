@@ -1,7 +1,9 @@
 """GENOME or RUN or RUN:ID, as people write it."""
 
+import math
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -24,6 +26,12 @@ Environment = Annotated[
 ]
 
 
+Imports = Annotated[
+    list[str] | None,
+    typer.Option("--import", help="A module that registers its task or policy; needs --trust."),
+]
+
+
 class Target(NamedTuple):
     """An individual to play, and the modules that its run imports."""
 
@@ -43,25 +51,32 @@ def find(where: str, *, trust: bool) -> Target:
     return Target(genome.load(Path(where))[0], ())
 
 
-def load(where: str, env: str | None, *, trust: bool) -> Target:
+def load(where: str, env: str | None, imports: Sequence[str], *, trust: bool) -> Target:
     """Find an individual that can be played."""
     from dataclasses import replace
 
-    from germline import files
+    from germline import evaluate, files
 
+    evaluate.load(imports, trust=trust)
     target = find(where, trust=trust)
+    target = target._replace(imports=(*target.imports, *imports))
     file = target.file
     if env is not None:
         task = files.TaskRef("gym", {"id": env})
         target = target._replace(file=replace(file, task=task))
     elif file.task is None:
         raise InputError(f"{where}: names no task; say what to play with --env, as in CartPole-v1")
-    _check(target.file, trust=trust, imports=target.imports)
+    try:
+        _check(target.file)
+    except InputError as error:
+        raise InputError(str(error) if where in str(error) else f"{where}: {error}") from None
     return target
 
 
 def _of_run(where: str, *, trust: bool) -> Target | None:
     folder, colon, name = where, "", ""
+    if not where:
+        raise InputError("'' names neither a genome nor a run")
     if not Path(where).exists():
         folder, colon, name = where.rpartition(":")
     if not (Path(folder) / "run.db").exists():
@@ -74,17 +89,25 @@ def _of_run(where: str, *, trust: bool) -> Target | None:
     return Target(run.individual(name) if name else run.champion, run.spec.imports)
 
 
-def _check(file: "GenomeFile", *, trust: bool, imports: tuple[str, ...]) -> None:
+def _check(file: "GenomeFile") -> None:
     """Refuse what cannot be played, before workers are started for it."""
     from germline import policies, tasks
-    from germline.evaluate import load
     from germline.tasks import fitting
 
-    load(imports, trust=trust)
     assert file.task is not None
     task = tasks.make(file.task.name, file.task.settings)
     space = task.space()
     task.close()
+    spec: Any = policies.make(file.genome.policy.name, file.genome.policy.settings)
     if space is not None:
-        policy = file.genome.policy
-        fitting.check(policies.make(policy.name, policy.settings), space)
+        fitting.check(spec, space)
+    if getattr(spec, "normalise", None) != "observations":
+        return
+    inputs = math.prod(spec.observation)
+    if file.normaliser is None:
+        raise InputError(
+            "normaliser: is missing, and the policy needs one; export the genome from its run"
+        )
+    if len(file.normaliser.mean) != inputs:
+        given = len(file.normaliser.mean)
+        raise InputError(f"normaliser: has {given} numbers, the policy has {inputs} inputs")

@@ -147,16 +147,13 @@ def _evolve(
 ) -> None:
     """Run until a stop rule holds or a signal is caught, and say how it ended."""
     from germline.run import loop
-    from germline.run.store import Store
 
-    with Store.open(folder) as store:
-        history = store.progress()
     with shown, loop.backend_of(resolved.spec.backend, trust=trust) as backend:
-        shown.begin(history)
         ending = loop.evolve(
             folder,
             resolved,
             backend,
+            begun=shown.begin,
             listener=shown.generation,
             ticker=shown.tick,
             stopped=lambda: bool(caught),

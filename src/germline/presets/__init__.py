@@ -30,8 +30,15 @@ def find(given: str | Path) -> Path:
     name, path = str(given), Path(given)
     if name in names():
         return FOLDER / f"{name}.toml"
-    if (path / "run.db").exists():
+    if name and _exists(path / "run.db"):
         raise InputError(f"{name}: is a run already; go on with it by: germline resume {name}")
-    if not path.exists() and path.suffix != ".toml" and "/" not in name:
+    if not name or (not _exists(path) and path.suffix != ".toml" and "/" not in name):
         raise InputError(f"{name[:64]!r} is neither a preset nor a file; {nearest(name, names())}")
     return path
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # such as a name that is too long
+        return False

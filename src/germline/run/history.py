@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from germline.genome import Gene
+from germline.genome import Gene, Snapshot
 from germline.run.store import Scored, Store
 
 
@@ -68,10 +68,9 @@ def lineage(store: Store, name: str) -> list[Ancestor]:
     """
     line = store.ancestry(name)
     known = standings(store.scores())
-    if len(line) == 1:
+    if isinstance(line[0].origin, Snapshot) and len(line) == 1:
         centres = [r.champion for r in store.reports() if r.generation <= line[0].generation]
-        if len(centres) > 1 and centres[-1] == name and len(set(centres)) == len(centres):
-            line = [store.ancestry(centre)[-1] for centre in centres]
+        line = [store.ancestry(centre)[-1] for centre in centres]
     found: list[Ancestor] = []
     for born in line:
         standing = known.get(born.id)

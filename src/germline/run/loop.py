@@ -93,6 +93,7 @@ def evolve(
     resolved: Resolved,
     backend: Backend,
     *,
+    begun: Callable[[list[tuple[Report, Totals]]], None] = lambda history: None,
     listener: Listener = lambda report, totals: None,
     ticker: Ticker = lambda moment: None,
     stopped: Callable[[], bool] = lambda: False,
@@ -100,7 +101,8 @@ def evolve(
 ) -> Ending:
     """Run until a stop rule holds or `stopped` says so; everything is in the store by then.
 
-    `listener` hears of every generation, `ticker` of what happens between, `warn` of what may make
+    `begun` hears of the generations that are there already, once the store is this process's own,
+    `listener` of every new one, `ticker` of what happens between, `warn` of what may make
     results differ.
     """
     with Store.open(folder, write=True) as store:
@@ -108,6 +110,7 @@ def evolve(
         for text in differences(store.sessions(), now, resolved.problem.arithmetic):
             warn(text)
         now["spec"] = resolved.problem.spec_hash
+        begun(store.progress())
         session = _Session(store, resolved, backend, listener, ticker, stopped, now)
         try:
             return session.run()
@@ -296,7 +299,10 @@ def fork(
 ) -> Spec:
     """Begin a run with the first generations of another, and other settings from there on."""
     with Store.open(source) as old:
-        before = specs.resolve(specs.read(source / "spec.toml"), trust=trust)
+        first = specs.read(source / "spec.toml")
+        if changes.get("algorithm.name", first.algorithm["name"]) != first.algorithm["name"]:
+            raise InputError("algorithm.name: a fork keeps the algorithm of its origin")
+        before = specs.resolve(first, trust=trust)
         after = specs.resolve(specs.read(source / "spec.toml", changes), trust=trust)
         if after.problem.policy != before.problem.policy:
             raise InputError("policy: a fork keeps the network of its origin")
@@ -304,7 +310,8 @@ def fork(
             raise InputError("algorithm.name: a fork keeps the algorithm of its origin")
         finished = old.totals().generations
         if not 0 <= generation <= finished:
-            raise InputError(f"--generation: {generation} is not 0 to {finished}, those finished")
+            known = f"0 to {finished}, those finished" if finished else "0, none is finished"
+            raise InputError(f"--generation: {generation} is not {known}")
         state = replayed(old, before, generation)
         create(target, after)
         try:

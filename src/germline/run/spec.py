@@ -188,12 +188,12 @@ def resolve(spec: Spec, *, trust: bool = False) -> Resolved:
             policy = policies.exact(policy, sigma=largest, genes=spec.lineage)
     if getattr(policy, "normalise", None) == "virtual":
         raise InputError("policy: normalise: virtual needs a reference batch, which runs lack yet")
+    reference = policies.reference(spec.policy["name"], policy)
     if hasattr(algorithm, "operator"):
         operators.check(operators.parse(algorithm.operator), policy.layout())
     if spec.stop.cost is not None and not spec.backend.price:
         raise InputError("stop.cost: needs backend.price, what an hour of one worker costs")
     task.close()
-    reference = policies.reference(spec.policy["name"], policy)
     problem = Problem(tasks.reference(task), reference, spec.arithmetic, spec.imports)
     whole = msgspec.structs.replace(
         spec,

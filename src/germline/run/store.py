@@ -67,15 +67,15 @@ class Store:
     def create(cls, folder: Path, policy: PolicyRef, run: str, spec: bytes) -> "Store":
         """Begin a new run in a folder: its spec and an empty store, both or none."""
         database.refuse_network(folder)
-        lock = database.locked(folder)
         path = folder / "run.db"
-        if path.exists():
-            os.close(lock)
-            raise InputError(
-                f"{folder}: holds a run already; go on with it by germline resume {folder}, "
-                "or choose another folder with --out"
-            )
+        _refuse_taken(folder)
+        lock = database.locked(folder)
         connection = None
+        try:
+            _refuse_taken(folder)  # another process may have been quicker
+        except InputError:
+            os.close(lock)
+            raise
         try:
             write_atomically(folder / "spec.toml", spec)
             connection = database.connect(path)
@@ -105,7 +105,9 @@ class Store:
         """
         path = folder / "run.db"
         if not path.exists():
-            raise InputError(f"{folder}: is not a run: it has no run.db")
+            run, colon, _ = str(folder).rpartition(":")
+            hint = f"; for the whole run, give {run}" if colon and Path(run).is_dir() else ""
+            raise InputError(f"{folder}: is not a run: it has no run.db{hint}")
         lock = None
         if write:
             database.refuse_network(folder)
@@ -458,6 +460,19 @@ class Store:
             yield from self._db.execute(query, values)
         except sqlite3.DatabaseError as error:
             raise InputError(f"{self.folder / 'run.db'}: cannot be read: {error}") from None
+
+
+def _refuse_taken(folder: Path) -> None:
+    """A run is begun where there is none, nor a spec that it would replace."""
+    if (folder / "run.db").exists():
+        raise InputError(
+            f"{folder}: holds a run already; go on with it by germline resume {folder}, "
+            "or choose another folder with --out"
+        )
+    if (folder / "spec.toml").exists():
+        raise InputError(
+            f"{folder}: has a spec.toml that a run would replace; choose another folder with --out"
+        )
 
 
 def _signed(name: str) -> int:

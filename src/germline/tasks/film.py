@@ -7,6 +7,7 @@ from germline.errors import InputError
 from germline.policies.protocols import Array
 from germline.tasks.players import Players
 from germline.tasks.protocols import Episode, Outcome, Task
+from germline.tasks.registry import reference
 
 
 class Shot(NamedTuple):
@@ -35,7 +36,8 @@ class Filmable(Protocol):
 def film(task: Task, players: Players, episode: Episode, watch: Watch, *, drawn: bool) -> Outcome:
     """Play one episode to be looked at."""
     if not isinstance(task, Filmable):
-        raise InputError("task: there is nothing to look at in it; germline eval gives its score")
+        name = reference(task).name
+        raise InputError(f"task {name}: there is nothing to look at; germline eval gives its score")
     return task.film(players, episode, watch, drawn=drawn)
 
 

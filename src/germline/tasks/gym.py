@@ -187,6 +187,8 @@ def _make(task: Gym, *, drawn: bool = False) -> gymnasium.Env[Any, Any]:
 
 def _check_options(options: Mapping[str, object]) -> None:
     for name, value in options.items():
+        if name == "render_mode":
+            raise InputError("options: render_mode is not for training; see germline play")
         texts = value if isinstance(value, list) else [value]
         if any(isinstance(text, str) and _PATH.search(text) for text in texts):
             raise InputError(f"options: {name}: {value!r} looks like a path or a module; refused")
