@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from germline import presets
+from germline import evaluate, presets
 from germline.algorithms import Report
 from germline.backends import WORKER
 from germline.errors import InputError
@@ -73,9 +73,11 @@ class Run:
         resolved = go_on(self.folder, changes or {}, trust=self.trust)
         return _evolved(self.folder, resolved, listener, trust=self.trust)
 
-    def fork(self, generation: int, out: str | Path, changes: Mapping[str, Any]) -> "Run":
+    def fork(
+        self, generation: int, out: str | Path, changes: Mapping[str, Any] | None = None
+    ) -> "Run":
         """Begin another run with the first generations of this one, and other settings."""
-        loop.fork(self.folder, generation, Path(out), changes, trust=self.trust)
+        loop.fork(self.folder, generation, Path(out), changes or {}, trust=self.trust)
         return Run(out, trust=self.trust)
 
     def digest(self) -> str:
@@ -107,12 +109,13 @@ def train(
     Tasks, policies and environments that the calling script registers are known to workers too:
     they import the script, so `train` belongs under `if __name__ == "__main__"` there.
     """
-    if WORKER in os.environ:
+    if WORKER in os.environ or evaluate.loading:
         raise InputError('put germline.train under: if __name__ == "__main__"')
     if isinstance(spec, Mapping):
         given, trust = specs.parse(spec, changes), True
     else:
-        given = specs.read(presets.find(spec), changes)
+        given = presets.read(spec, changes)
+    evaluate.load(given.imports, trust=trust)
     own = _registered_here(given)
     if own is not None:
         given, trust = _with_module(given, own), True

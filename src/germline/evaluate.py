@@ -145,18 +145,28 @@ class Evaluator:
         )
 
 
+loading: list[str] = []
+"""Modules that are being imported now, which must not begin runs of their own."""
+
+
 def load(modules: Sequence[str], *, trust: bool) -> None:
     """Import the modules that register a run's own tasks and policies: code, so only if trusted."""
     if modules and not trust:
         raise InputError(f"imports: {', '.join(modules)} is code; add --trust to run it")
     for module in modules:
+        loading.append(module)
         try:
             importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            where = "looked for in the current folder and on PYTHONPATH"
+            raise InputError(f"imports: {module}: {error}; {where}") from None
         except ImportError as error:
             raise InputError(f"imports: {module}: {error}") from None
         except (Exception, SystemExit) as error:
             reason = shorten(f"{type(error).__name__}: {error}")
             raise InputError(f"imports: {module}: {reason}") from None
+        finally:
+            loading.remove(module)
 
 
 def _added(parts: Sequence[Sums]) -> Sums | None:

@@ -238,11 +238,11 @@ def test_environments_are_listed_with_what_they_need(germline):
 def test_the_doctor_says_what_works(germline):
     facts = json.loads(ok(germline("doctor", "--json")))
     assert set(facts) == {"machine", "packages", "extras", "platform", "speed"}
-    assert facts["platform"]["same bits"] == "yes"
+    assert facts["platform"]["same_bits"] is True
     assert facts["platform"]["terminal"] is False
     assert {"germline", "jax", "numpy", "gymnasium"} <= set(facts["packages"])
     assert all(facts["packages"].values())
-    assert set(facts["speed"]) == {"decode", "functional", "gym"}
+    assert all(speed > 0 for speed in facts["speed"].values())
 
 
 def test_metrics_are_a_row_per_generation(germline, made, tmp_path):

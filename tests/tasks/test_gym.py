@@ -414,7 +414,7 @@ class TestRefused:
                 {"id": "CartPol-v1"},
                 r"'CartPol-v1' is not registered .*; did you mean CartPole-v1\?",
             ),
-            ({"id": "§"}, r"is not registered .*; is the package that registers it in `imports`\?"),
+            ({"id": "§"}, r"is not registered .*; is the module that registers it in `imports`"),
             ({"options": {"colour": 1}}, "CartPole-v1 cannot be made: TypeError: .*colour"),
             (
                 {"wrappers": ["TimeLimit"]},

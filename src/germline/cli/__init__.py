@@ -1,5 +1,6 @@
 """The command `germline`: thin, and quick to start because each command imports what it needs."""
 
+import io
 import os
 import sys
 from itertools import pairwise
@@ -53,6 +54,9 @@ def _options(
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit: 0 when done, 2 with one sentence for a user's mistake."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # not every terminal has every letter
     try:
         code = app(arguments, standalone_mode=False)
     except InputError as error:

@@ -1,17 +1,15 @@
 """`germline presets` and `envs`: what there is to run."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from germline.cli import options
 from germline.cli.charts import number
 from germline.cli.options import AsJson
-from germline.errors import InputError
+from germline.cli.output import console, say, say_json, table
+from germline.errors import InputError, printable
 from germline.settings import nearest
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 EXTRAS = {"box2d": "Box2D", "mujoco": "mujoco"}  # of Gymnasium's own, and what they bring
 
@@ -27,13 +25,15 @@ def presets(
     from germline import presets
 
     if name is not None:
-        typer.echo(presets.text(name), nl=False)
+        text = presets.text(name)
+        if json:
+            say_json(presets.read(name))
+        else:
+            typer.echo(text, nl=False)
         return
-    from germline.run import spec as specs
-
     found = []
     for known in presets.names():
-        spec = specs.read(presets.find(known))
+        spec = presets.read(known)
         task = spec.task.get("id", spec.task["name"])
         found.append(
             {
@@ -45,14 +45,14 @@ def presets(
             }
         )
     if json:
-        options.print_json(found)
+        say_json(found)
         return
-    table = _table("preset", "target", "what is learned")
+    listed = table("preset", "target", "what is learned", right=("target",))
     for facts in found:
         target = "" if facts["target"] is None else number(facts["target"])
-        table.add_row(facts["name"], target, facts["about"])
-    _print(table)
-    typer.echo("Begin one with: germline train NAME")
+        listed.add_row(facts["name"], target, facts["about"])
+    console().print(listed)
+    say("Begin one with: germline train NAME")
 
 
 def envs(
@@ -69,13 +69,18 @@ def envs(
         ids = sorted({row["id"] for row in [*_host(), *_device()]})
         raise InputError(f"{pattern!r} is in no environment's id; {_near(pattern or '', ids)}")
     if json:
-        options.print_json(found)
+        say_json(found)
         return
-    table = _table("id", "task", "from", "needs")
+    listed = table("id", "task", "from", "needs")
     for row in found:
         suite = f", suite = {row['suite']}" if row["suite"] else ""
-        table.add_row(row["id"], f"{row['task']}{suite}", row["origin"], row["needs"] or "")
-    _print(table)
+        listed.add_row(
+            printable(row["id"]), f"{row['task']}{suite}", row["origin"], row["needs"] or ""
+        )
+    console().print(listed)
+    if pattern is None:
+        for missing, needs in _absent().items():
+            say(f"{missing}: not here, add with: {needs}")
 
 
 def _near(name: str, ids: list[str]) -> str:
@@ -125,16 +130,13 @@ def _device() -> list[dict[str, Any]]:
     return rows
 
 
-def _table(*columns: str) -> "Table":
-    from rich.table import Table
+def _absent() -> dict[str, str]:
+    """Suites of which nothing is known here, and what would add them."""
+    import importlib.util
 
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for name in columns:
-        table.add_column(name, no_wrap=name in ("preset", "id"), overflow="fold")
-    return table
+    from germline.tasks.dynamics import known
 
-
-def _print(table: "Table") -> None:
-    from rich.console import Console
-
-    Console(highlight=False).print(table)
+    found = {suite: needs for suite, (_, needs) in known().items() if needs is not None}
+    if not importlib.util.find_spec("ale_py"):
+        found["Atari"] = "pip install 'germline[atari]'"
+    return found

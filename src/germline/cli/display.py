@@ -1,15 +1,12 @@
 """What is seen of a run while it works: live, as plain lines, as JSON lines, or nothing."""
 
-import os
-import sys
 import time
 from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-import typer
-
 from germline.cli.charts import counted, duration, number, sparkline
+from germline.cli.output import console, is_terminal, say, say_json
 from germline.errors import InputError, printable
 
 if TYPE_CHECKING:
@@ -69,7 +66,7 @@ class Quiet:
     def end(self, ending: "Ending", advice: str) -> None:
         """Nothing, unless there is something to go on with."""
         if ending.reason is None:
-            typer.echo(self._ending(ending, advice))
+            say(self._ending(ending, advice))
 
     def _ending(self, ending: "Ending", advice: str) -> str:
         if ending.reason is not None:
@@ -84,12 +81,12 @@ class Plain(Quiet):
     def begin(self, history: "list[tuple[Report, Totals]]") -> None:
         """What is being run, where."""
         done = f", {counted(len(history), 'generation')} done" if history else ""
-        typer.echo(printable(f"{self.folder}: {title(self.spec)}{done}"))
+        say(f"{self.folder}: {title(self.spec)}{done}")
 
     def generation(self, report: "Report", totals: "Totals") -> None:
         """The same columns every time."""
         cost = f"  cost {number(totals.cost)}" if self.spec.backend.price else ""
-        typer.echo(
+        say(
             f"generation {report.generation:>5,}  best {report.best:>10,.6g}  "
             f"mean {report.mean:>10,.6g}  elite {report.elite:>10,.6g}  "
             f"frames {totals.frames:>13,}  {totals.seconds:>9,.1f} s{cost}"
@@ -97,7 +94,7 @@ class Plain(Quiet):
 
     def end(self, ending: "Ending", advice: str) -> None:
         """How it ended, and what can be done next."""
-        typer.echo(self._ending(ending, advice))
+        say(self._ending(ending, advice))
 
 
 class Json(Quiet):
@@ -120,9 +117,7 @@ class Json(Quiet):
         self._write("end", run=str(self.folder), finished_by=ending.reason, totals=totals)
 
     def _write(self, event: str, **values: Any) -> None:  # noqa: ANN401 - plain data
-        import msgspec
-
-        typer.echo(msgspec.json.encode({"event": event, **values}).decode())
+        say_json({"event": event, **values})
 
 
 class Live(Quiet):
@@ -130,10 +125,9 @@ class Live(Quiet):
 
     def __init__(self, folder: Path, spec: "Spec") -> None:
         super().__init__(folder, spec)
-        from rich.console import Console
         from rich.live import Live as Screen
 
-        self.console = Console(highlight=False)
+        self.console = console()
         self.history: list[tuple[Report, Totals]] = []
         self.moment: Moment | None = None
         self.recent: deque[tuple[float, Totals]] = deque()
@@ -167,6 +161,8 @@ class Live(Quiet):
         from germline.run.stop import left
 
         self.history.append((report, totals))
+        if self.moment is not None:
+            self.moment = self.moment._replace(frames=0)  # the totals have them now
         now = time.monotonic()
         self.recent.append((now, totals))
         while len(self.recent) > 2 and self.recent[1][0] < now - RECENT:
@@ -176,12 +172,13 @@ class Live(Quiet):
     def end(self, ending: "Ending", advice: str) -> None:
         """Leave the last panel, and say what can be done next."""
         self.__exit__()
-        typer.echo(self._ending(ending, advice))
+        say(self._ending(ending, advice))
 
     def panel(self) -> "RenderableType":
         """All that is known now."""
         from rich.panel import Panel
         from rich.table import Table
+        from rich.text import Text
 
         width = min(max(self.console.width, NARROWEST), WIDEST)
         grid = Table.grid(padding=(0, 2))
@@ -190,7 +187,8 @@ class Live(Quiet):
         grid.add_column(no_wrap=True, overflow="ellipsis", width=width - 10 - 14 - 8)
         for row in self._rows(width - 10 - 14 - 8):
             grid.add_row(*row)
-        return Panel(grid, title=printable(title(self.spec)), title_align="left", width=width)
+        name = Text(printable(title(self.spec)))  # a plain string would be read as markup
+        return Panel(grid, title=name, title_align="left", width=width)
 
     def _rows(self, room: int) -> "list[tuple[RenderableType, ...]]":
         from rich.text import Text
@@ -207,7 +205,7 @@ class Live(Quiet):
             line = sparkline([getattr(report, name) for report in reports], room)
             rows.append((name, number(getattr(last, name)), Text(line, style=style)))
         target = "" if stop.score is None else f"target {number(stop.score)}, "
-        who = f"{target}champion {last.champion}"
+        who = printable(f"{target}champion {last.champion}")
         rows.append(("elite", Text(number(last.elite), style="bold"), who))
         rows.append(("frames", f"{self._frames():,}", f"{self._pace():,.0f} per second"))
         rows.append(("time", duration(self._elapsed()), self._left()))
@@ -270,7 +268,7 @@ def choose(
         return Json(folder, spec)
     if quiet:
         return Quiet(folder, spec)
-    if plain or not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
+    if plain or not is_terminal():
         return Plain(folder, spec)
     return Live(folder, spec)
 

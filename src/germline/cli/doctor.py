@@ -4,24 +4,24 @@ import os
 import platform
 import sys
 import time
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import typer
 
-from germline import __version__
+import germline
 from germline.cli import options
 from germline.cli.options import AsJson
+from germline.cli.output import is_terminal, say, say_json
 
 CORE = ("jax", "jaxlib", "numpy", "equinox", "optax", "gymnasium", "msgspec", "safetensors")
 EXTRAS = {
-    "atari": "ale-py",
-    "box2d": "box2d",
-    "jax-envs": "gymnax",
-    "mujoco": "mujoco",
-    "parquet": "pyarrow",
-    "video": "imageio",
+    "atari": ("ale-py",),
+    "box2d": ("box2d", "pygame-ce"),
+    "jax-envs": ("gymnax", "brax"),
+    "mujoco": ("mujoco",),
+    "parquet": ("pyarrow",),
+    "video": ("imageio", "imageio-ffmpeg", "pygame-ce"),
 }
 # The weights of one genome with a gene of every operator, by the numpy reference.
 GOLDEN = "8cfd5e5e43a74010b68320235e9e47a9b2ee70cadfe33e80a33e41ac709c4718"
@@ -32,13 +32,13 @@ def doctor(json: AsJson = False) -> None:
     options.prepare(False)
     facts: dict[str, dict[str, Any]] = {
         "machine": _machine(),
-        "packages": {"germline": __version__, **{name: _version(name) for name in CORE}},
-        "extras": {extra: _version(name) for extra, name in EXTRAS.items()},
+        "packages": {"germline": germline.__version__, **{name: _version(name) for name in CORE}},
+        "extras": {extra: _versions(names) for extra, names in EXTRAS.items()},
         "platform": _platform(),
         "speed": _speed(),
     }
     if json:
-        options.print_json(facts)
+        say_json(facts)
         return
     extras = {
         extra: version or f"not here: pip install 'germline[{extra}]'"
@@ -47,8 +47,9 @@ def doctor(json: AsJson = False) -> None:
     for title, section in ({**facts, "extras": extras}).items():
         typer.echo(typer.style(title, bold=True))
         for name, value in section.items():
-            shown = value if isinstance(value, str) else "yes" if value else "no"
-            typer.echo(f"  {name.replace('_', ' '):<18}{shown}")
+            shown = {True: "yes", False: "no", None: "not here"}.get(value, value)
+            shown = f"{shown:,.1f}" if isinstance(shown, float) else shown
+            say(f"  {name.replace('_', ' '):<30}{shown}")
 
 
 def _machine() -> dict[str, str]:
@@ -85,11 +86,11 @@ def _platform() -> dict[str, Any]:
     }
     return {
         "support": support.get(sys.platform, f"{sys.platform}: unknown, not tested"),
-        "same bits": "yes" if _same_bits() else "NO: do not trust genomes decoded here",
-        "file locks": database.has_locks(),
-        "runs kept here": here,
+        "same_bits": _same_bits(),
+        "file_locks": database.has_locks(),
+        "runs_kept_here": here,
         "window": has_screen(),
-        "terminal": sys.stdout.isatty(),
+        "terminal": is_terminal(),
     }
 
 
@@ -106,8 +107,8 @@ def _same_bits() -> bool:
     return blobs.weights_hash(Decoder(spec.layout()).decode(genome)) == GOLDEN
 
 
-def _speed() -> dict[str, str]:
-    """Decoding a network of the paper's size, and playing on one core."""
+def _speed() -> dict[str, float]:
+    """Decoding a network of 4,052,658 weights, and playing a small one in one process."""
     from germline import policies
     from germline.decode import Decoder
     from germline.genome import Birth, Gene, Genome
@@ -123,9 +124,9 @@ def _speed() -> dict[str, str]:
         decoder.decode(child).block_until_ready()
     decoding = (time.perf_counter() - started) / 4
     return {
-        "decode": f"{1000 * decoding:.1f} ms for {spec.layout().size:,} weights",
-        "functional": f"{_steps('functional'):,.0f} steps/s of CartPole-v1, one process",
-        "gym": f"{_steps('gym'):,.0f} steps/s of CartPole-v1, one process",
+        "decode_milliseconds": 1000 * decoding,
+        "functional_steps_per_second": _steps("functional"),
+        "gym_steps_per_second": _steps("gym"),
     }
 
 
@@ -147,7 +148,15 @@ def _steps(task: str) -> float:
 
 
 def _version(name: str) -> str | None:
+    from importlib import metadata
+
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
         return None
+
+
+def _versions(names: tuple[str, ...]) -> str | None:
+    """The versions of all packages of an extra; None if one is missing."""
+    found = [_version(name) for name in names]
+    return None if None in found else ", ".join(map(" ".join, zip(names, found, strict=True)))  # type: ignore[arg-type]

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from germline import disk
 from germline.cli import options
-from germline.cli.options import Run, Trust
+from germline.cli.charts import counted
+from germline.cli.options import Force, Run, Trust
+from germline.cli.output import say
 from germline.cli.target import Where
 from germline.errors import InputError
 
@@ -21,7 +22,6 @@ app = typer.Typer(
     no_args_is_help=True, help="Write a genome, weights, or the numbers of a run to a file."
 )
 
-Force = Annotated[bool, typer.Option("--force", help="Replace the file at --out.")]
 Table = Annotated[
     Path, typer.Option(help="Write here: .csv, or .parquet (pip install 'germline[parquet]').")
 ]
@@ -35,14 +35,18 @@ def genome(
     trust: Trust = False,
 ) -> None:
     """Write an individual as a genome file: a few kilobytes of JSON, or safetensors for ES."""
-    disk.check_writable(out, replace=force)
     options.prepare(trust)
-    from germline import files
+    from germline import disk, files
     from germline.cli import target
+    from germline.genome import Snapshot
 
+    disk.check_writable(out, replace=force)
     file = target.find(where, trust=trust).file
+    right = ".safetensors" if isinstance(file.genome.root, Snapshot) else ".json"
+    if out.suffix in (".safetensors", ".json") and out.suffix != right:
+        raise InputError(f"{out}: this genome is written as {right}; give it that ending")
     files.write(out, file, replace=force)
-    typer.echo(f"{out}: {file.genome.id}, {len(file.genome.genes):,} genes")
+    say(f"{out}: {file.genome.id}, {counted(len(file.genome.genes), 'gene')}")
 
 
 @app.command()
@@ -53,12 +57,12 @@ def weights(
     trust: Trust = False,
 ) -> None:
     """Write the decoded weights of an individual as named tensors."""
-    disk.check_writable(out, replace=force)
     options.prepare(trust)
-    from germline import policies
+    from germline import disk, policies
     from germline.cli import target
     from germline.cli.genome import write_weights
 
+    disk.check_writable(out, replace=force)
     file = target.find(where, trust=trust).file
     write_weights(file, policies.layout_of(file.genome.policy), out, force=force)
 
@@ -116,6 +120,7 @@ def _columns(rows: Sequence[dict[str, Any]]) -> Columns:
 
 
 def _write_table(run: Path, out: Path, read: Any, *, force: bool) -> None:  # noqa: ANN401
+    from germline import disk
     from germline.run.store import Store
 
     writers = {".csv": _csv, ".parquet": _parquet}
@@ -129,7 +134,7 @@ def _write_table(run: Path, out: Path, read: Any, *, force: bool) -> None:  # no
         raise InputError(f"{run}: has nothing to export yet")
     disk.save(out, write(columns), replace=force)
     count = len(next(iter(columns.values())))
-    typer.echo(f"{out}: {count:,} rows of {len(columns)} columns")
+    say(f"{out}: {counted(count, 'row')} of {counted(len(columns), 'column')}")
 
 
 def _csv(columns: Columns) -> bytes:

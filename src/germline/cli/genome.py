@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from germline.cli import options
+from germline.cli.charts import counted
+from germline.cli.options import Force
+from germline.cli.output import say, say_json
 
 if TYPE_CHECKING:
     from germline.files import GenomeFile
@@ -17,7 +20,6 @@ app = typer.Typer(no_args_is_help=True, help="Make, mutate, look at and decode g
 File = Annotated[Path, typer.Argument(help="A genome file, or - for standard input.")]
 Out = Annotated[Path | None, typer.Option(help="Write here; without it, print the JSON form.")]
 Seed = Annotated[int | None, typer.Option(help="0 to 2^32 - 1; drawn at random if not given.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace the file at --out.")]
 
 
 @app.command()
@@ -101,8 +103,6 @@ def show(
     """Say what a genome is."""
     import msgspec
 
-    from germline.errors import printable
-
     source, layout = load(file)
     genome = source.genome
     facts: dict[str, Any] = {
@@ -119,7 +119,7 @@ def show(
         "arithmetic": source.arithmetic,
     }
     if json:
-        typer.echo(msgspec.json.encode(facts))
+        say_json(facts)
         return
     for key, value in facts.items():
         if value is None:
@@ -127,7 +127,7 @@ def show(
         if isinstance(value, dict):
             value = "  ".join(f"{k}={v}" for k, v in value.items())
         shown = f"{value:,}" if isinstance(value, int) else value
-        typer.echo(printable(f"{key.replace('_', ' '):<12}{shown}"))
+        say(f"{key.replace('_', ' '):<12}{shown}")
 
 
 @app.command("hash")
@@ -170,7 +170,7 @@ def write_weights(source: "GenomeFile", layout: "Layout", out: Path, *, force: b
     # One entry: several would be written in an order of chance.
     about = msgspec.json.encode({"genome": source.genome.id, "sha256": digest}).decode()
     disk.save(out, to_safetensors(layout.unflatten(theta), {"weights": about}), replace=force)
-    typer.echo(f"{out}: {layout.size:,} weights, SHA-256 {digest}")
+    say(f"{out}: {layout.size:,} weights, SHA-256 {digest}")
 
 
 def load(path: Path) -> "tuple[GenomeFile, Layout]":
@@ -223,8 +223,7 @@ def _write(file: "GenomeFile", out: Path | None, force: bool) -> None:
 
     if out is not None:
         files.write(out, file, replace=force)
-        count = len(file.genome.genes)
-        typer.echo(f"{out}: {file.genome.id}, {count:,} gene{'' if count == 1 else 's'}")
+        say(f"{out}: {file.genome.id}, {counted(len(file.genome.genes), 'gene')}")
     elif isinstance(file.genome.root, Snapshot):
         raise InputError("--out: is needed, a genome that starts from weights is not plain text")
     else:

@@ -1,42 +1,78 @@
 """What several commands read in the same way."""
 
 import os
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Annotated, Any
 
 import typer
 
 
-def complete_spec(incomplete: str) -> list[str]:
-    """Presets, and the TOML files that are here."""
-    files = [str(path) for path in Path().glob(f"{_plain(incomplete)}*.toml")]
-    return complete_preset(incomplete) + sorted(files)
-
-
 def complete_preset(incomplete: str) -> list[str]:
-    """Presets alone."""
+    """Presets by the start of their name."""
     from germline import presets
 
     return [name for name in presets.names() if name.startswith(incomplete)]
 
 
+def complete_spec(incomplete: str) -> list[str]:
+    """Presets, and TOML files."""
+    return complete_preset(incomplete) + [p for p in _paths(incomplete) if p.endswith(".toml")]
+
+
 def complete_run(incomplete: str) -> list[str]:
-    """The folders of runs that are here."""
-    pattern = _plain(incomplete)
-    found = [*Path().glob(f"{pattern}*"), *Path().glob(f"{pattern}*/*")]
-    return sorted({str(path) for path in found if (path / "run.db").exists()})
+    """The folders of runs, and those that hold some."""
+    found = _paths(incomplete)
+    below = [path for folder in found for path in _paths(f"{folder}/")]
+    return [path for path in (*found, *below) if Path(path, "run.db").exists()]
 
 
-def _plain(text: str) -> str:
-    return "".join(f"[{c}]" if c in "*?[" else c for c in text.removeprefix("/"))
+def complete_individual(incomplete: str) -> list[str]:
+    """Runs, and genome files."""
+    files = [p for p in _paths(incomplete) if p.endswith((".json", ".safetensors"))]
+    return complete_run(incomplete) + files
+
+
+def _paths(incomplete: str) -> list[str]:
+    """What is there by the start of its name, written as the user began to."""
+    folder, slash, start = incomplete.rpartition("/")
+    try:
+        there = sorted(path.name for path in Path(f"{folder}{slash}").iterdir())
+    except OSError:
+        return []
+    return [f"{folder}{slash}{name}" for name in there if name.startswith(start)]
 
 
 Run = Annotated[Path, typer.Argument(help="The folder of a run.", autocompletion=complete_run)]
 Trust = Annotated[
     bool, typer.Option("--trust", help="Allow the spec to import modules, which is running code.")
 ]
+Force = Annotated[bool, typer.Option("--force", help="Replace the file at --out.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@contextmanager
+def signals() -> Iterator[list[int]]:
+    """Note Ctrl-C and SIGTERM instead of dying of them; a second one is not waited for."""
+    caught: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        caught.append(number)
+        if len(caught) > 1:
+            raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield caught
+    except KeyboardInterrupt:
+        raise typer.Exit(128 + caught[0] if caught else 130) from None
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def prepare(trust: bool) -> None:
@@ -65,10 +101,3 @@ def pairs(given: list[str]) -> dict[str, Any]:
         except (msgspec.DecodeError, RecursionError):
             settings[key] = text
     return settings
-
-
-def print_json(value: object) -> None:
-    """Print plain data as one line of JSON; numbers that JSON lacks become null."""
-    import msgspec
-
-    typer.echo(msgspec.json.encode(value).decode())

@@ -9,7 +9,8 @@ import typer
 
 from germline.cli import options
 from germline.cli.charts import counted, number
-from germline.cli.options import AsJson, Trust
+from germline.cli.options import AsJson, Force, Trust
+from germline.cli.output import say, say_json
 from germline.cli.target import Environment, Imports, Where
 from germline.errors import InputError
 
@@ -41,19 +42,27 @@ def evaluate(
     """Score an individual on fresh episodes, which no run has seen."""
     if at_least is not None and math.isnan(at_least):
         raise InputError("--at-least: nan is not a number that a mean can reach")
-    options.prepare(trust)
-    from germline.cli import target
-    from germline.run.score import score
+    with options.signals() as caught:
+        options.prepare(trust)
+        from germline.cli import target
+        from germline.run.score import score
 
-    file, modules = target.load(where, env, imports or [], trust=trust)
-    scores = score(
-        file, episodes, seed=seed, cap=cap, workers=workers, imports=modules, trust=trust
-    )
+        file, modules = target.load(where, env, imports or [], trust=trust)
+        scores = score(
+            file,
+            episodes,
+            seed=seed,
+            cap=cap,
+            workers=workers,
+            imports=modules,
+            trust=trust,
+            stopped=lambda: bool(caught),
+        )
     if json:
-        options.print_json({"id": file.genome.id, **_facts(scores)})
+        say_json({"id": file.genome.id, **_facts(scores)})
     else:
         low, high = min(scores.returns), max(scores.returns)
-        typer.echo(
+        say(
             f"{file.genome.id}: mean {number(scores.mean)} ± {number(scores.error)} over "
             f"{counted(episodes, 'fresh episode')}, median {number(scores.median)}, "
             f"from {number(low)} to {number(high)}"
@@ -79,7 +88,7 @@ def play(
     ] = 1.0,
     env: Environment = None,
     imports: Imports = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file at --out.")] = False,
+    force: Force = False,
     trust: Trust = False,
 ) -> None:
     """Watch an individual play: in a window, in the terminal, as text or as a film."""
@@ -92,26 +101,28 @@ def play(
     if "DISPLAY" not in os.environ:
         os.environ.setdefault("MUJOCO_GL", "egl")
     os.environ.setdefault("IMAGEIO_FFMPEG_NO_PREVENT_SIGINT", "1")  # which would fork beside JAX
-    options.prepare(trust)
-    from germline.cli import target
-    from germline.run.score import watch
+    with options.signals() as caught:
+        options.prepare(trust)
+        from germline.cli import target
+        from germline.run.score import watch
 
-    file, modules = target.load(where, env, imports or [], trust=trust)
-    with screen:
-        scores = watch(
-            file,
-            screen.show,
-            drawn=screen.drawn,
-            episodes=episodes,
-            seed=seed,
-            cap=cap,
-            imports=modules,
-            trust=trust,
-        )
+        file, modules = target.load(where, env, imports or [], trust=trust)
+        with screen:
+            scores = watch(
+                file,
+                screen.show,
+                drawn=screen.drawn,
+                episodes=episodes,
+                seed=seed,
+                cap=cap,
+                imports=modules,
+                trust=trust,
+                stopped=lambda: bool(caught),
+            )
     for place, (value, steps) in enumerate(zip(scores.returns, scores.steps, strict=True)):
-        typer.echo(f"episode {place}: score {number(value)} in {counted(steps, 'step')}")
+        say(f"episode {place}: score {number(value)} in {counted(steps, 'step')}")
     if out is not None:
-        typer.echo(f"{out}: {out.stat().st_size:,} bytes")
+        say(f"{out}: {out.stat().st_size:,} bytes")
 
 
 def _facts(scores: "Scores") -> dict[str, object]:

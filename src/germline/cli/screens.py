@@ -8,10 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-import typer
-
-from germline import disk
 from germline.cli.charts import number
+from germline.cli.output import is_terminal, say
 from germline.errors import InputError
 
 if TYPE_CHECKING:
@@ -44,7 +42,7 @@ class Text:
             return
         end = {"t": "  terminated", "l": "  time limit", "c": "  cap"}.get(shot.end, "")
         action = " ".join(f"{float(part):.4g}" for part in _flat(shot.action))
-        typer.echo(f"step {shot.step:>5}  action {action}  score {number(shot.score)}{end}")
+        say(f"step {shot.step:>5}  action {action}  score {number(shot.score)}{end}")
 
     def _wait(self, pace: int) -> None:
         """Keep to the natural pace."""
@@ -123,6 +121,8 @@ class Film(Text):
     drawn = True
 
     def __init__(self, path: Path, speed: float, *, replace: bool) -> None:
+        from germline import disk
+
         super().__init__(speed)
         disk.check_writable(path, replace=replace)
         if not path.parent.is_dir():
@@ -163,6 +163,10 @@ class Film(Text):
         if gif:
             options = {"duration": 1000 / pace, "loop": 0}
         try:
+            self.draft.touch()
+        except OSError as error:
+            raise InputError(f"{self.path}: cannot be written: {error.strerror}") from None
+        try:
             return imageio.get_writer(self.draft, **options)
         except Exception as error:  # of whatever plugin it found, or did not
             raise InputError(f"{self.path}: cannot be made: {error}") from None
@@ -176,14 +180,14 @@ def choose(out: Path | None, how: str | None, speed: float, *, replace: bool) ->
         return Film(out, speed, replace=replace)
     if how is None:
         how = "text"
-        if sys.stdout.isatty():
+        if is_terminal():
             how = "window" if has_screen() else "terminal"
     if how == "window":
         if not has_screen():
             raise InputError("--how: there is no screen to open a window on; try --how terminal")
         return Window(speed)
     if how == "terminal":
-        if not sys.stdout.isatty():
+        if not is_terminal():
             raise InputError("--how: terminal needs a terminal; try --how text or --out film.gif")
         return Terminal(speed)
     return Text(speed)

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from germline.cli import charts, options
+from germline.cli import charts
 from germline.cli.charts import counted, duration, number
 from germline.cli.options import AsJson, Run
+from germline.cli.output import console, say, say_json, table
 from germline.errors import InputError, printable
 
 if TYPE_CHECKING:
@@ -45,15 +46,15 @@ def show(
             if not best:
                 raise InputError(f"--generation: {generation} has nobody; finished are {finished}")
             if json:
-                options.print_json([standing._asdict() for standing in best])
+                say_json([standing._asdict() for standing in best])
             else:
-                _console().print(_standings(f"Generation {generation}, the best", best))
+                console().print(_standings(f"Generation {generation}, the best", best))
             return
         best = history.best(store, top)
         lineage = history.lineage(store, reports[-1].champion) if reports else []
         facts = _facts(run, store)
     if json:
-        options.print_json(
+        say_json(
             {
                 **facts,
                 "reports": reports,
@@ -62,15 +63,15 @@ def show(
             }
         )
         return
-    console = _console()
-    console.print(_summary(facts))
+    screen = console()
+    screen.print(_summary(facts))
     if not reports:
-        console.print("No generation is finished yet.")
+        say("No generation is finished yet.")
         return
-    _curves(console, reports)
-    console.print(_standings("The best, by the mean of all their episodes", best))
-    console.print(_lineage(lineage))
-    console.print(f"Watch one with: germline play {run}:{reports[-1].champion[:8]}", soft_wrap=True)
+    _curves(screen, reports)
+    screen.print(_standings("The best, by the mean of all their episodes", best))
+    screen.print(_lineage(lineage))
+    say(f"Watch one with: germline play {run}:{reports[-1].champion[:8]}")
 
 
 def runs(
@@ -78,28 +79,24 @@ def runs(
     json: AsJson = False,
 ) -> None:
     """List the runs in a folder."""
-    from rich.table import Table
-
     if not folder.is_dir():
         raise InputError(f"{folder}: is not a folder; runs are begun with: germline train")
     places = [folder, *sorted(path for path in folder.iterdir() if path.is_dir())]
     found = [_listed(place) for place in places if (place / "run.db").exists()]
     if json:
-        options.print_json(found)
+        say_json(found)
         return
     if not found:
-        typer.echo(f"{folder}: has no runs; begin one with: germline train cartpole")
+        say(f"{folder}: has no runs; begin one with: germline train cartpole")
         return
-    table = Table(box=None, pad_edge=False, header_style="dim")
     damaged = [facts for facts in found if "error" in facts]
-    for name in ("run", "task", "by", "gen.", "elite", "frames", "time", "state"):
-        right = name in ("gen.", "elite", "frames", "time")
-        table.add_column(name, justify="right" if right else "left", no_wrap=right, overflow="fold")
+    numbers = ("gen.", "elite", "frames", "time")
+    listed = table("run", "task", "by", *numbers, "state", right=numbers)
     for facts in found:
         if "error" in facts:
             continue
         elite = "" if facts["elite"] is None else number(facts["elite"])
-        table.add_row(
+        listed.add_row(
             *(printable(str(facts[name])) for name in ("run", "task", "algorithm")),
             f"{facts['generations']:,}",
             elite,
@@ -108,9 +105,9 @@ def runs(
             facts["state"],
         )
     if len(damaged) < len(found):
-        _console().print(table)
+        console().print(listed)
     for facts in damaged:
-        typer.echo(printable(facts["error"]))
+        say(facts["error"])
 
 
 def digest(run: Run) -> None:
@@ -119,12 +116,6 @@ def digest(run: Run) -> None:
 
     with Store.open(run) as store:
         typer.echo(store.digest())
-
-
-def _console() -> "Console":
-    from rich.console import Console
-
-    return Console(highlight=False)
 
 
 def _listed(folder: Path) -> dict[str, Any]:
@@ -168,9 +159,9 @@ def _facts(folder: Path, store: "Store") -> dict[str, Any]:
 def _summary(facts: dict[str, Any]) -> "Table":
     from rich.table import Table
 
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(overflow="fold")
     reason = f", by {facts['finished_by']}" if facts["finished_by"] else ""
     rows = {
         "run": f"{facts['run']}, {facts['state']}{reason}",
@@ -186,11 +177,11 @@ def _summary(facts: dict[str, Any]) -> "Table":
     if facts["champion"]:
         rows["champion"] = f"{facts['champion']}, elite {number(facts['elite'])}"
     for name, text in rows.items():
-        table.add_row(name, printable(text))
-    return table
+        grid.add_row(name, printable(text))
+    return grid
 
 
-def _curves(console: "Console", reports: "Sequence[Report]") -> None:
+def _curves(screen: "Console", reports: "Sequence[Report]") -> None:
     """The chart, its scale on the left and the generations below."""
     from rich.text import Text
 
@@ -198,33 +189,34 @@ def _curves(console: "Console", reports: "Sequence[Report]") -> None:
     known = [v for values in series.values() for v in values if abs(v) != float("inf")]
     labels = {0: number(max(known)), ROWS - 1: number(min(known))} if known else {}
     margin = max(map(len, labels.values()), default=0)
-    width = max(10, min(console.width, 120) - margin - 2)
+    width = max(10, min(screen.width, 120) - margin - 2)
     legend = Text(" " * (margin + 2))
     for name, style in STYLES.items():
         legend.append(f"{name}  ", style=style)
-    console.print()
-    console.print(legend)
+    screen.print()
+    screen.print(legend)
     for row, cells in enumerate(charts.chart(series, width, ROWS)):
         line = Text(f"{labels.get(row, ''):>{margin}} ", style="dim")
         line.append("│")
         for name, character in cells:
             line.append(character, style=STYLES.get(name, ""))
-        console.print(line)
+        screen.print(line)
     last = f"generation {reports[-1].generation:,}"
-    console.print(Text(f"{'':>{margin}}  0{last:>{width - 1}}", style="dim"))
-    console.print()
+    screen.print(Text(f"{'':>{margin}}  0{last:>{width - 1}}", style="dim"))
+    screen.print()
 
 
 def _standings(title: str, best: "Sequence[Standing]") -> "Table":
-    table = _table(title, "id", "generation", "episodes", "mean", "lowest", "highest")
+    numbers = ("generation", "episodes", "mean", "lowest", "highest")
+    listed = table("id", *numbers, right=numbers, title=title)
     for standing in best:
-        table.add_row(
+        listed.add_row(
             standing.id,
             f"{standing.generation:,}",
             f"{standing.episodes:,}",
             *map(number, (standing.mean, standing.low, standing.high)),
         )
-    return table
+    return listed
 
 
 def _lineage(lineage: "Sequence[Ancestor]") -> "Table":
@@ -236,27 +228,19 @@ def _lineage(lineage: "Sequence[Ancestor]") -> "Table":
         steps = [step for step in steps if step[0] in kept]
     left = len(lineage) - len(steps)
     note = f", without {left:,} of smaller gain" if left else ""
-    table = _table(
-        f"The champion's lineage{note}", "id", "generation", "gene", "episodes", "mean", "gain"
+    listed = table(
+        *("id", "generation", "gene", "episodes", "mean", "gain"),
+        right=("generation", "episodes", "mean", "gain"),
+        title=f"The champion's lineage{note}",
     )
     for _, ancestor in steps:
         gene = ancestor.gene
-        table.add_row(
+        listed.add_row(
             ancestor.id,
             f"{ancestor.generation:,}",
-            f"{gene.seed} σ {gene.sigma:.3g} {gene.operator}" if gene else "",
+            printable(f"{gene.seed} σ {gene.sigma:.3g} {gene.operator}") if gene else "",
             f"{ancestor.episodes:,}",
             "" if ancestor.mean is None else number(ancestor.mean),
             "" if ancestor.gain is None else f"{ancestor.gain:+,.4g}",
         )
-    return table
-
-
-def _table(title: str, *columns: str) -> "Table":
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
-    for name in columns:
-        text = name in ("id", "gene")
-        table.add_column(name, justify="left" if text else "right", header_style="dim")
-    return table
+    return listed

@@ -18,7 +18,7 @@ Where = Annotated[
     typer.Argument(
         metavar="GENOME|RUN[:ID]",
         help="A genome file, a run (its champion), or one of its individuals by its id's start.",
-        autocompletion=options.complete_run,
+        autocompletion=options.complete_individual,
     ),
 ]
 Environment = Annotated[

@@ -1,16 +1,15 @@
 """`germline train`, `resume` and `fork`: a spec becomes a run."""
 
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from germline.cli import display, options
-from germline.cli.options import Run, Trust
+from germline.cli.charts import counted
+from germline.cli.options import AsJson, Run, Trust
+from germline.cli.output import say, say_json
+from germline.errors import printable
 
 if TYPE_CHECKING:
     from germline.run.spec import Resolved
@@ -25,7 +24,7 @@ Backend = Annotated[
 Workers = Annotated[int | None, typer.Option(min=1, help="How many; one per core if not said.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object per generation.")]
 Plain = Annotated[bool, typer.Option("--plain", help="One line per generation, as in a pipe.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing, unless it is stopped.")]
 
 
 def train(
@@ -50,17 +49,17 @@ def train(
 ) -> None:
     """Begin a run and evolve until a stop rule holds."""
     display.check(json=json, plain=plain, quiet=quiet)
-    with _signals() as caught:
+    with options.signals() as caught:
         changes = _changes(set_, backend, workers)
         from germline import presets
 
-        path = presets.find(spec)
+        given = presets.read(spec, changes)
         options.prepare(trust)
         from germline import api
         from germline.run import loop
         from germline.run import spec as specs
 
-        resolved = specs.resolve(specs.read(path, changes), trust=trust)
+        resolved = specs.resolve(given, trust=trust)
         folder = out or api.unused(Path("runs") / resolved.spec.name)
         loop.create(folder, resolved)
         shown = display.choose(folder, resolved.spec, json=json, plain=plain, quiet=quiet)
@@ -79,7 +78,7 @@ def resume(
 ) -> None:
     """Go on with a run; stop rules and the backend may be changed, nothing else."""
     display.check(json=json, plain=plain, quiet=quiet)
-    with _signals() as caught:
+    with options.signals() as caught:
         changes = _changes(set_, backend, workers)
         options.prepare(trust)
         from germline import api
@@ -97,6 +96,7 @@ def fork(
     ] = None,
     set_: Set = None,
     trust: Trust = False,
+    json: AsJson = False,
 ) -> None:
     """Begin a run with the first generations of another, and other settings from there on."""
     options.prepare(trust)
@@ -106,7 +106,10 @@ def fork(
     folder = out or api.unused(run.with_name(f"{run.resolve().name}-fork"))
     loop.fork(run, generation, folder, options.pairs(set_ or []), trust=trust)
     again = f"germline resume {folder}{_trusted(trust)}"
-    typer.echo(f"{folder}: {generation} generations of {run}. Go on with: {again}")
+    if json:
+        say_json({"run": str(folder), "generations": generation, "origin": str(run)})
+    else:
+        say(f"{folder}: {counted(generation, 'generation')} of {run}. Go on with: {again}")
 
 
 def _changes(
@@ -124,24 +127,6 @@ def _trusted(trust: bool) -> str:
     return " --trust" if trust else ""
 
 
-@contextmanager
-def _signals() -> Iterator[list[int]]:
-    """Note Ctrl-C and SIGTERM instead of dying of them; a second one is not waited for."""
-    caught: list[int] = []
-
-    def note(number: int, frame: FrameType | None) -> None:
-        caught.append(number)
-        if len(caught) > 1:
-            raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield caught
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 def _evolve(
     folder: Path, resolved: "Resolved", shown: display.Display, trust: bool, caught: list[int]
 ) -> None:
@@ -157,7 +142,7 @@ def _evolve(
             listener=shown.generation,
             ticker=shown.tick,
             stopped=lambda: bool(caught),
-            warn=lambda text: typer.echo(f"germline: {text}", err=True),
+            warn=lambda text: typer.echo(f"germline: {printable(text)}", err=True),
         )
     if ending.reason is not None:
         shown.end(ending, f"Watch the champion with: germline play {folder}{_trusted(trust)}")

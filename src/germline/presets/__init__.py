@@ -1,8 +1,12 @@
 """Specs that come with Germline, by name; each is a TOML file in this folder."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from germline.errors import InputError
+from germline.run import spec as specs
+from germline.run.spec import Spec
 from germline.settings import nearest
 
 FOLDER = Path(__file__).parent
@@ -35,6 +39,11 @@ def find(given: str | Path) -> Path:
     if not name or (not _exists(path) and path.suffix != ".toml" and "/" not in name):
         raise InputError(f"{name[:64]!r} is neither a preset nor a file; {nearest(name, names())}")
     return path
+
+
+def read(given: str | Path, changes: Mapping[str, Any] | None = None) -> Spec:
+    """Read a preset or a spec; an error names what was given."""
+    return specs.read(find(given), changes, source=str(given))
 
 
 def _exists(path: Path) -> bool:

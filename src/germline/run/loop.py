@@ -299,15 +299,12 @@ def fork(
 ) -> Spec:
     """Begin a run with the first generations of another, and other settings from there on."""
     with Store.open(source) as old:
-        first = specs.read(source / "spec.toml")
-        if changes.get("algorithm.name", first.algorithm["name"]) != first.algorithm["name"]:
+        given = [specs.read(source / "spec.toml", changed) for changed in ({}, changes)]
+        if given[0].algorithm["name"] != given[1].algorithm["name"]:
             raise InputError("algorithm.name: a fork keeps the algorithm of its origin")
-        before = specs.resolve(first, trust=trust)
-        after = specs.resolve(specs.read(source / "spec.toml", changes), trust=trust)
+        before, after = (specs.resolve(spec, trust=trust) for spec in given)
         if after.problem.policy != before.problem.policy:
             raise InputError("policy: a fork keeps the network of its origin")
-        if type(after.algorithm) is not type(before.algorithm):
-            raise InputError("algorithm.name: a fork keeps the algorithm of its origin")
         finished = old.totals().generations
         if not 0 <= generation <= finished:
             known = f"0 to {finished}, those finished" if finished else "0, none is finished"
@@ -345,14 +342,14 @@ def differences(
     """Say what a run was begun with and is not gone on with, if that may change results."""
     if not sessions:
         return
-    first = sessions[0]
-    if first["kind"] != now["kind"] and arithmetic != "exact":
+    kind, versions = sessions[0].get("kind", "unknown"), sessions[0].get("versions", {})
+    if kind != now["kind"] and arithmetic != "exact":
         yield (
-            f"this run was begun on another kind of machine ({first['kind']}, here {now['kind']}); "
+            f"this run was begun on another kind of machine ({kind}, here {now['kind']}); "
             "floats round differently there"
         )
-    for name in sorted({*first["versions"], *now["versions"]} - {"germline"}):
-        then, here = (about["versions"].get(name, "none") for about in (first, now))
+    for name in sorted({*versions, *now["versions"]} - {"germline"}):
+        then, here = (known.get(name, "none") for known in (versions, now["versions"]))
         if then != here:
             yield f"this run was begun with {name} {then}, here is {here}; results may differ"
 

@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 import numpy as np
@@ -11,14 +11,12 @@ from germline import blobs, draws
 from germline.backends import Backend, Dispatcher, Processes, Serial
 from germline.backends.processes import cores
 from germline.draws import Purpose
-from germline.errors import InputError
+from germline.errors import InputError, shorten
 from germline.evaluate import BlobCache, Evaluator, Frozen
 from germline.files import GenomeFile
 from germline.messages import Evaluation, Failure, Key, Problem, Request, encode
-from germline.tasks.film import Watch
+from germline.tasks.film import Shot, Watch
 from germline.tasks.protocols import Outcome
-
-TOGETHER = 16  # episodes to a request: fixed, so that the number of workers changes no result
 
 
 class Scores(msgspec.Struct, frozen=True):
@@ -54,10 +52,12 @@ def score(
     workers: int | None = None,
     imports: Sequence[str] = (),
     trust: bool = False,
+    stopped: Callable[[], bool] = lambda: False,
 ) -> Scores:
     """Play so many episodes that follow from `seed` and from nothing in a run.
 
     With one worker this process plays; `imports` are modules that others need to know the task.
+    Every episode is a request of its own, so that its score depends on its seed alone.
     """
     problem = _problem(file, imports)
     requests = _requests(file, episodes, seed, cap)
@@ -69,11 +69,13 @@ def score(
             if blob is not None:
                 backend.put(blob)
         found: dict[Key, Evaluation] = {}
-        for answers in Dispatcher(backend).run(requests):
+        for answers in Dispatcher(backend).run(requests, stopped):
             for answer in answers:
                 if isinstance(answer, Failure):
-                    raise InputError(f"{file.genome.id}: could not be played: {answer.reason}")
+                    raise _unplayable(file, answer.reason)
                 found[answer.key] = answer
+    if len(found) < len(requests):
+        raise KeyboardInterrupt
     parts = [found[request.key] for request in requests]
     returns, steps, frames = (
         tuple(number for part in parts for number in getattr(part, name))
@@ -92,8 +94,20 @@ def watch(
     cap: int | None = None,
     trust: bool = False,
     imports: Sequence[str] = (),
+    stopped: Callable[[], bool] = lambda: False,
 ) -> Scores:
-    """Play episodes one after another, the same as `score` would, and show every step."""
+    """Play episodes one after another, the same as `score` does, and show every step."""
+    broken: list[BaseException] = []
+
+    def seen(shot: Shot) -> None:
+        try:
+            if stopped():
+                raise KeyboardInterrupt
+            show(shot)
+        except BaseException as error:
+            broken.append(error)  # of whoever watches, not of the task
+            raise
+
     blobs = BlobCache()
     for blob in (file.weights, _context(file)):
         if blob is not None:
@@ -102,14 +116,26 @@ def watch(
     outcomes: list[Outcome] = []
     try:
         for request in _requests(file, episodes, seed, cap):
-            outcomes += evaluator.film(request, show, drawn=drawn)
+            outcomes += evaluator.film(request, seen, drawn=drawn)
+    except InputError:
+        raise
+    except Exception as error:
+        if error in broken:
+            raise
+        raise _unplayable(file, shorten(f"{type(error).__name__}: {error}")) from None
     finally:
         evaluator.close()
     returns, steps, frames = (
         tuple(getattr(outcome, name) for outcome in outcomes)
         for name in ("score", "steps", "frames")
     )
+    if not all(map(math.isfinite, returns)):
+        raise _unplayable(file, f"its returns are {shorten(str(list(returns)))}")
     return Scores(returns, steps, frames)
+
+
+def _unplayable(file: GenomeFile, reason: str) -> InputError:
+    return InputError(f"{file.genome.id}: could not be played: {reason}")
 
 
 def seeds(seed: int, episodes: int) -> tuple[int, ...]:
@@ -124,13 +150,13 @@ def _problem(file: GenomeFile, imports: Sequence[str]) -> Problem:
 
 
 def _requests(file: GenomeFile, episodes: int, seed: int, cap: int | None) -> list[Request]:
-    every = seeds(seed, episodes)
+    if episodes < 1:
+        raise InputError(f"episodes: {episodes} is not 1 or more")
     context = _context(file)
     name = None if context is None else blobs.sha256(context)
-    starts = range(0, episodes, TOGETHER)
     return [
-        Request(Key("", 0, 0, n), file.genome, every[first : first + TOGETHER], cap, name)
-        for n, first in enumerate(starts)
+        Request(Key("", 0, 0, number), file.genome, (episode,), cap, name)
+        for number, episode in enumerate(seeds(seed, episodes))
     ]
 
 

@@ -91,26 +91,32 @@ class Resolved:
     algorithm: Any
 
 
-def read(path: Path, overrides: Mapping[str, Any] | None = None) -> Spec:
-    """Read a TOML file; `overrides` are dotted names such as "algorithm.population"."""
+def read(
+    path: Path, overrides: Mapping[str, Any] | None = None, *, source: str | None = None
+) -> Spec:
+    """Read a TOML file; `overrides` are dotted names such as "algorithm.population".
+
+    `source` is what errors call the file, if not by its path.
+    """
+    source = source or str(path)
     try:
         if disk.regular_size(path) > MAX_BYTES:
-            raise InputError(f"{path}: over {MAX_BYTES // 1024} KiB, too large for a spec")
+            raise InputError(f"{source}: over {MAX_BYTES // 1024} KiB, too large for a spec")
         text = path.read_bytes().decode()
         values = tomllib.loads(text)
     except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from None
+        raise InputError(f"{source}: {error.strerror or error}") from None
     except UnicodeDecodeError:
-        raise InputError(f"{path}: is not valid UTF-8 text") from None
+        raise InputError(f"{source}: is not valid UTF-8 text") from None
     except InputError:
         raise
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else error
-        raise InputError(f"{path}: not valid TOML: {reason}") from None
+        raise InputError(f"{source}: not valid TOML: {reason}") from None
     try:
         return parse(values, overrides)
     except InputError as error:
-        raise InputError(f"{path}: {error}") from None
+        raise InputError(f"{source}: {error}") from None
 
 
 def parse(values: Mapping[str, Any], overrides: Mapping[str, Any] | None = None) -> Spec:

@@ -6,6 +6,7 @@ loses only what was not yet committed, and resuming evaluates only what is missi
 
 import contextlib
 import hashlib
+import math
 import os
 import re
 import sqlite3
@@ -22,13 +23,14 @@ from germline import bfloat16
 from germline.algorithms.protocols import Report
 from germline.blobs import BlobFolder, sha256
 from germline.disk import write_atomically
-from germline.errors import InputError
-from germline.genome import Birth, Gene, Genome, PolicyRef, Root, Snapshot
+from germline.errors import InputError, shorten
+from germline.genome import MAX_GENES, Birth, Gene, Genome, PolicyRef, Root, Snapshot
 from germline.messages import Evaluation, Failure, Key, Request, Result, Sums, encode
 from germline.run import database
 from germline.run.stop import Totals
 
 _ID = re.compile(r"[0-9a-f]{16}")
+_UNSOUND = (AttributeError, TypeError, ValueError, struct.error)
 _START = re.compile(r"[0-9a-f]{4,16}")
 
 
@@ -148,13 +150,15 @@ class Store:
     @property
     def run(self) -> str:
         """The id of the run, part of every key."""
-        return str(self._one("SELECT value FROM meta WHERE name = 'run'"))
+        with self._sound():
+            return str(self._one("SELECT value FROM meta WHERE name = 'run'"))
 
     @property
     def policy(self) -> PolicyRef:
         """The policy of all individuals."""
-        text = self._one("SELECT value FROM meta WHERE name = 'policy'")
-        return msgspec.json.decode(text, type=PolicyRef)
+        with self._sound():
+            text = self._one("SELECT value FROM meta WHERE name = 'policy'")
+            return msgspec.json.decode(text, type=PolicyRef)
 
     def add(self, answered: Sequence[tuple[Request, Result]]) -> None:
         """Keep individuals and how they did, all or none."""
@@ -214,7 +218,8 @@ class Store:
     def sessions(self) -> list[dict[str, Any]]:
         """Who worked on the run."""
         rows = self._all("SELECT about FROM sessions ORDER BY number")
-        return [msgspec.msgpack.decode(about) for (about,) in rows]
+        with self._sound():
+            return [dict(msgspec.msgpack.decode(about)) for (about,) in rows]
 
     def results(self, generation: int, phase: int) -> list[Result]:
         """The results of a phase that are there already."""
@@ -226,7 +231,8 @@ class Store:
             (generation, phase),
         )
         run = self.run
-        return [_result(Key(run, generation, phase, row[0]), row[1:], names) for row in rows]
+        with self._sound():
+            return [_result(Key(run, generation, phase, row[0]), row[1:], names) for row in rows]
 
     def forget(self, generation: int, phase: int) -> None:
         """Drop the results of a phase, so that it is evaluated again."""
@@ -260,10 +266,14 @@ class Store:
         found: list[tuple[Report, Totals]] = []
         frames = steps = 0
         rows = self._all("SELECT report, seconds, cost FROM generations ORDER BY number")
-        for data, seconds, cost in rows:
-            report = msgspec.msgpack.decode(data, type=Report)
-            frames, steps = frames + report.frames, steps + report.steps
-            found.append((report, Totals(len(found) + 1, frames, steps, seconds, cost)))
+        with self._sound():
+            for data, seconds, cost in rows:
+                report = msgspec.msgpack.decode(data, type=Report)
+                frames, steps = frames + report.frames, steps + report.steps
+                spent = float(seconds), float(cost)
+                if not all(map(math.isfinite, spent)):
+                    raise ValueError(f"generation {len(found)} took {seconds} seconds")
+                found.append((report, Totals(len(found) + 1, frames, steps, *spent)))
         return found
 
     def totals(self) -> Totals:
@@ -292,28 +302,35 @@ class Store:
 
     def ancestry(self, name: str) -> list[Born]:
         """Who descends to an individual, from the root on, itself last."""
-        operators = {n: text for text, n in self._names.items()}
-        line: list[Born] = []
         at: int | None = _signed(name)
-        while at is not None:
-            query = (
-                "SELECT generation, parent, seed, sigma, operator, snapshot "
-                "FROM individuals WHERE id = ?"
-            )
-            row = next(self._rows(query, (at,)), None)
-            if row is None:
-                raise InputError(f"{self.folder}: no individual has the id {_name(at)}")
-            generation, parent, seed, sigma, operator, snapshot = row
-            origin: Gene | Root
-            if snapshot is not None:
-                origin = Snapshot(snapshot.hex())
-            elif parent is None:
-                origin = Birth(seed)
-            else:
-                origin = Gene(seed, _value(sigma), operators[operator])
-            line.append(Born(_name(at), generation, origin))
-            at = parent
+        line: list[Born] = []
+        with self._sound():
+            while at is not None:
+                born, at = self._born(at)
+                line.append(born)
+                if len(line) > MAX_GENES + 1:
+                    raise ValueError(f"{name} is an ancestor of itself")
         return line[::-1]
+
+    def _born(self, at: int) -> tuple[Born, int | None]:
+        """An individual and its parent."""
+        query = (
+            "SELECT generation, parent, seed, sigma, operator, snapshot "
+            "FROM individuals WHERE id = ?"
+        )
+        row = next(self._rows(query, (at,)), None)
+        if row is None:
+            raise InputError(f"{self.folder}: no individual has the id {_name(at)}")
+        generation, parent, seed, sigma, operator, snapshot = row
+        origin: Gene | Root
+        if snapshot is not None:
+            origin = Snapshot(snapshot.hex())
+        elif parent is None:
+            origin = Birth(seed)
+        else:
+            operators = {n: text for text, n in self._names.items()}
+            origin = Gene(seed, _value(sigma), operators[operator])
+        return Born(_name(at), generation, origin), parent
 
     def genome(self, name: str) -> Genome:
         """Rebuild an individual that ever lived, from its id (16 hex digits)."""
@@ -327,17 +344,13 @@ class Store:
             "SELECT generation, phase, number, individual, returns, steps, frames, failure "
             f"FROM evaluations {where} ORDER BY 1, 2, 3"
         )
-        for at, phase, number, who, returns, steps, frames, failure in self._rows(query, values):
-            yield Scored(
-                _name(who),
-                at,
-                phase,
-                number,
-                () if returns is None else struct.unpack(f"<{len(returns) // 8}d", returns),
-                () if steps is None else struct.unpack(f"<{len(steps) // 4}I", steps),
-                () if frames is None else struct.unpack(f"<{len(frames) // 4}I", frames),
-                failure,
-            )
+        with self._sound():
+            for at, phase, number, who, *played, failure in self._rows(query, values):
+                returns, steps, frames = (
+                    () if part is None else struct.unpack(f"<{len(part) // size}{kind}", part)
+                    for part, size, kind in zip(played, (8, 4, 4), "dII", strict=True)
+                )
+                yield Scored(_name(who), at, phase, number, returns, steps, frames, failure)
 
     def digest(self) -> str:
         """SHA-256 over all evaluations in the order of their keys, with who was evaluated.
@@ -402,6 +415,17 @@ class Store:
                 self._db.execute("ROLLBACK")
             self._names = {name: n for n, name in self._all("SELECT number, name FROM names")}
             raise database.unwritable(self.folder, error) from None
+
+    @contextmanager
+    def _sound(self) -> Iterator[None]:
+        """Say in a sentence that the file holds what this program never wrote."""
+        try:
+            yield
+        except InputError:
+            raise
+        except (msgspec.MsgspecError, LookupError, ArithmeticError, *_UNSOUND) as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise InputError(f"{self.folder / 'run.db'}: is damaged: {shorten(reason)}") from None
 
     def _individual(self, request: Request) -> tuple[Any, ...]:
         genome, generation = request.genome, request.key.generation

@@ -161,7 +161,11 @@ def _stages(settings: bytes) -> _Stage:
 def _make(task: Gym, *, drawn: bool = False) -> gymnasium.Env[Any, Any]:
     if task.id not in gymnasium.registry:
         hint = nearest(task.id, gymnasium.registry)
-        hint = hint if hint.startswith("did") else "is the package that registers it in `imports`?"
+        hint = (
+            hint
+            if hint.startswith("did")
+            else "is the module that registers it in `imports`, or given by --import?"
+        )
         raise InputError(f"task gym: id: {task.id!r} is not registered with Gymnasium; {hint}")
     options = _tuples(task.options)
     if drawn:
