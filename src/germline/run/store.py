@@ -421,9 +421,9 @@ class Store:
         """Say in a sentence that the file holds what this program never wrote."""
         try:
             yield
-        except InputError:
-            raise
         except (msgspec.MsgspecError, LookupError, ArithmeticError, *_UNSOUND) as error:
+            if isinstance(error, InputError) and str(self.folder) in str(error):
+                raise
             reason = f"{type(error).__name__}: {error}"
             raise InputError(f"{self.folder / 'run.db'}: is damaged: {shorten(reason)}") from None
 
