@@ -14,7 +14,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-PRESET, GENERATIONS = "lunar-lander", 25
+PRESET, GENERATIONS = "lunar-lander", 18
 OUT = Path(__file__).parent / "train.svg"
 
 
@@ -47,7 +47,7 @@ def main() -> None:
         console.print(Text.from_ansi(f"$ germline train {PRESET}\n{screen}"))
     svg = console.export_svg(title="germline")
     # The fonts of the reader are good enough, and nothing is fetched from elsewhere.
-    svg = re.sub(r"@font-face \{.*?\}", "", svg, flags=re.DOTALL)
+    svg = re.sub(r"@font-face \{.*?\}|<!--.*?-->", "", svg, flags=re.DOTALL)
     OUT.write_text(svg)
 
 
