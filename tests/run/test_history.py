@@ -3,7 +3,8 @@ import pytest
 from germline.errors import InputError
 from germline.genome import Gene
 from germline.run import history
-from germline.run.store import Scored, Store
+from germline.run.records import Scored
+from germline.run.store import Store
 from runs import begin, run, small
 
 

@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from germline.genome import Gene, Snapshot
-from germline.run.store import Scored, Store
+from germline.run.records import Scored
+from germline.run.store import Store
 
 
 class Standing(NamedTuple):

@@ -15,44 +15,22 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
-from germline import bfloat16
 from germline.algorithms.protocols import Report
 from germline.blobs import BlobFolder, sha256
 from germline.disk import write_atomically
 from germline.errors import InputError, shorten
 from germline.genome import MAX_GENES, Birth, Gene, Genome, PolicyRef, Root, Snapshot
-from germline.messages import Evaluation, Failure, Key, Request, Result, Sums, encode
-from germline.run import database
+from germline.messages import Key, Request, Result, encode
+from germline.run import database, records
+from germline.run.records import Born, Scored
 from germline.run.stop import Totals
 
-_ID = re.compile(r"[0-9a-f]{16}")
-_UNSOUND = (AttributeError, TypeError, ValueError, struct.error)
 _START = re.compile(r"[0-9a-f]{4,16}")
-
-
-class Born(NamedTuple):
-    """An individual, the generation it was born in, and what it was born of."""
-
-    id: str
-    generation: int
-    origin: Gene | Root
-
-
-class Scored(NamedTuple):
-    """An evaluation: who, by which key, and one number per episode, none if it failed."""
-
-    id: str
-    generation: int
-    phase: int
-    number: int
-    returns: tuple[float, ...]
-    steps: tuple[int, ...]
-    frames: tuple[int, ...]
-    failure: str | None
+_UNSOUND = (AttributeError, TypeError, ValueError, struct.error)
 
 
 class Store:
@@ -162,8 +140,10 @@ class Store:
 
     def add(self, answered: Sequence[tuple[Request, Result]]) -> None:
         """Keep individuals and how they did, all or none."""
-        individuals = [self._individual(request) for request, _ in answered]
-        evaluations = [self._evaluation(request, result) for request, result in answered]
+        individuals = [records.of_individual(request, self._number) for request, _ in answered]
+        evaluations = [
+            records.of_evaluation(request, result, self._number) for request, result in answered
+        ]
         with self.transaction():
             self._db.executemany(
                 "INSERT OR IGNORE INTO individuals VALUES (?, ?, ?, ?, ?, ?, ?)", individuals
@@ -232,7 +212,9 @@ class Store:
         )
         run = self.run
         with self._sound():
-            return [_result(Key(run, generation, phase, row[0]), row[1:], names) for row in rows]
+            return [
+                records.result(Key(run, generation, phase, row[0]), row[1:], names) for row in rows
+            ]
 
     def forget(self, generation: int, phase: int) -> None:
         """Drop the results of a phase, so that it is evaluated again."""
@@ -243,7 +225,9 @@ class Store:
 
     def generation_of(self, name: str) -> int:
         """The generation in which an individual was born."""
-        rows = self._rows("SELECT generation FROM individuals WHERE id = ?", (_signed(name),))
+        rows = self._rows(
+            "SELECT generation FROM individuals WHERE id = ?", (records.signed(name),)
+        )
         found = next(rows, None)
         if found is None:
             raise InputError(f"{self.folder}: no individual has the id {name}")
@@ -255,7 +239,7 @@ class Store:
             "SELECT number, individual FROM evaluations WHERE generation = ? AND phase = ?",
             (generation, phase),
         )
-        return {number: _name(individual) for number, individual in rows}
+        return {number: records.name(individual) for number, individual in rows}
 
     def reports(self) -> list[Report]:
         """The reports of all finished generations."""
@@ -291,9 +275,9 @@ class Store:
         """The id of the one individual whose id begins so."""
         if not _START.fullmatch(start):
             raise InputError(f"{start[:64]!r} is not the id of an individual: 4 to 16 hex digits")
-        low, high = (_short(start.ljust(16, digit)) for digit in "0f")
+        low, high = (records.short(start.ljust(16, digit)) for digit in "0f")
         query = "SELECT id FROM individuals WHERE id BETWEEN ? AND ? LIMIT 2"
-        found = [_name(row[0]) for row in self._rows(query, (low, high))]
+        found = [records.name(row[0]) for row in self._rows(query, (low, high))]
         if len(found) > 1:
             raise InputError(f"{self.folder}: several individuals have ids that begin with {start}")
         if not found:
@@ -302,7 +286,7 @@ class Store:
 
     def ancestry(self, name: str) -> list[Born]:
         """Who descends to an individual, from the root on, itself last."""
-        at: int | None = _signed(name)
+        at: int | None = records.signed(name)
         line: list[Born] = []
         with self._sound():
             while at is not None:
@@ -320,7 +304,7 @@ class Store:
         )
         row = next(self._rows(query, (at,)), None)
         if row is None:
-            raise InputError(f"{self.folder}: no individual has the id {_name(at)}")
+            raise InputError(f"{self.folder}: no individual has the id {records.name(at)}")
         generation, parent, seed, sigma, operator, snapshot = row
         origin: Gene | Root
         if snapshot is not None:
@@ -329,8 +313,8 @@ class Store:
             origin = Birth(seed)
         else:
             operators = {n: text for text, n in self._names.items()}
-            origin = Gene(seed, _value(sigma), operators[operator])
-        return Born(_name(at), generation, origin), parent
+            origin = Gene(seed, records.value(sigma), operators[operator])
+        return Born(records.name(at), generation, origin), parent
 
     def genome(self, name: str) -> Genome:
         """Rebuild an individual that ever lived, from its id (16 hex digits)."""
@@ -350,7 +334,7 @@ class Store:
                     () if part is None else struct.unpack(f"<{len(part) // size}{kind}", part)
                     for part, size, kind in zip(played, (8, 4, 4), "dII", strict=True)
                 )
-                yield Scored(_name(who), at, phase, number, returns, steps, frames, failure)
+                yield Scored(records.name(who), at, phase, number, returns, steps, frames, failure)
 
     def digest(self) -> str:
         """SHA-256 over all evaluations in the order of their keys, with who was evaluated.
@@ -366,10 +350,10 @@ class Store:
             "JOIN individuals i ON i.id = e.individual ORDER BY 1, 2, 3"
         )
         for generation, phase, number, who, parent, seed, sigma, operator, *played in rows:
-            born = "-" if parent is None else _name(parent)
+            born = "-" if parent is None else records.name(parent)
             gene = f"{seed} {sigma} {names.get(operator, '-')}"
             how = " ".join("-" if part is None else part.hex() for part in played)
-            line = f"{generation} {phase} {number} {_name(who)} {born} {gene} {how}\n"
+            line = f"{generation} {phase} {number} {records.name(who)} {born} {gene} {how}\n"
             total.update(line.encode())
         return total.hexdigest()
 
@@ -427,42 +411,6 @@ class Store:
             reason = f"{type(error).__name__}: {error}"
             raise InputError(f"{self.folder / 'run.db'}: is damaged: {shorten(reason)}") from None
 
-    def _individual(self, request: Request) -> tuple[Any, ...]:
-        genome, generation = request.genome, request.key.generation
-        name = _short(genome.digest)
-        if not genome.genes:
-            root = genome.root
-            if isinstance(root, Snapshot):
-                return name, generation, None, None, None, None, bytes.fromhex(root.sha256)
-            return name, generation, None, root.seed, None, None, None
-        gene = genome.genes[-1]
-        assert genome.parent_digest is not None
-        parent = _short(genome.parent_digest)
-        bits, operator = bfloat16.bits(gene.sigma), self._number(gene.operator)
-        return name, generation, parent, gene.seed, bits, operator, None
-
-    def _evaluation(self, request: Request, result: Result) -> tuple[Any, ...]:
-        key = request.key
-        start = key.generation, key.phase, key.number, _short(request.genome.digest)
-        if isinstance(result, Failure):
-            return (*start, *(None,) * 7, result.reason, result.attempts, None)
-        count = len(result.returns)
-        floats, counts = f"<{count}d", f"<{count}I"
-        behaviour = result.behaviour
-        return (
-            *start,
-            struct.pack(floats, *result.returns),
-            struct.pack(counts, *result.steps),
-            struct.pack(counts, *result.frames),
-            struct.pack(f"<{len(behaviour)}d", *behaviour) if behaviour else None,
-            None if result.observation_sums is None else encode(result.observation_sums),
-            round(result.seconds * 1e6),
-            self._number(result.worker),
-            None,
-            None,
-            result.ends,
-        )
-
     def _number(self, name: str) -> int:
         """The number that stands for a text in the tables."""
         number = self._names.get(name)
@@ -497,44 +445,3 @@ def _refuse_taken(folder: Path) -> None:
         raise InputError(
             f"{folder}: has a spec.toml that a run would replace; choose another folder with --out"
         )
-
-
-def _signed(name: str) -> int:
-    """The id of an individual as SQLite keeps it."""
-    if not _ID.fullmatch(name):
-        raise InputError(f"{name[:64]!r} is not the id of an individual: 16 hex digits")
-    return _short(name)
-
-
-def _short(digest: str) -> int:
-    """The first 64 bits of a digest as SQLite keeps them, signed."""
-    number = int(digest[:16], 16)
-    return number if number < 2**63 else number - 2**64
-
-
-def _name(individual: int) -> str:
-    """The id of an individual as people know it."""
-    return f"{individual & (2**64 - 1):016x}"
-
-
-def _value(bits: int) -> float:
-    """The number that the 16 bits of a bfloat16 stand for."""
-    return struct.unpack(">f", bits.to_bytes(2) + b"\0\0")[0]
-
-
-def _result(key: Key, row: Sequence[Any], names: dict[int, str]) -> Result:
-    returns, steps, frames, behaviour, sums, micros, worker, failure, attempts, ends = row
-    if returns is None:
-        return Failure(key, failure, attempts)
-    count = len(returns) // 8
-    return Evaluation(
-        key,
-        struct.unpack(f"<{count}d", returns),
-        struct.unpack(f"<{count}I", steps),
-        struct.unpack(f"<{count}I", frames),
-        ends or "",
-        () if behaviour is None else struct.unpack(f"<{len(behaviour) // 8}d", behaviour),
-        None if sums is None else msgspec.msgpack.decode(sums, type=Sums),
-        micros / 1e6,
-        names.get(worker, ""),
-    )
