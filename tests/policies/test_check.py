@@ -109,12 +109,16 @@ def test_a_sound_module_passes(registered):
         (Poisoned, r"policy poisoned: expected finite outputs"),
         (Numbered, "policy numbered: its carry must be made of arrays, not 0"),
         (Lonely, r"policy lonely: a call must give \(output, carry\)"),
-        (Carryless, "policy carryless: has no initial_carry"),
     ],
 )
 def test_what_would_not_evolve_is_refused(registered, kind, words):
     with pytest.raises(InputError, match=words):
         policies.check(registered(kind), OBS)
+
+
+def test_a_module_without_a_carry_is_not_registered(registered):
+    with pytest.raises(TypeError, match=r"Carryless needs initial_carry\(\)"):
+        registered(Carryless)
 
 
 def test_an_example_is_needed_unless_the_network_says_what_it_sees(registered):
