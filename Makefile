@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+PARALLEL := --numprocesses auto --dist loadfile
 
 # The Debian packages that tests marked `system` need.
 DEBIAN_PACKAGES := redis-server tmux xauth xvfb
@@ -28,10 +29,10 @@ demo: $(READY) ## a network learns to balance a pole, and is tried on 100 fresh 
 	echo "Replay the champion with: $(BIN)/germline play $$run"
 
 test: $(READY) ## every test that needs only Python
-	$(BIN)/python -m pytest -m "not system"
+	$(BIN)/python -m pytest $(PARALLEL) -m "not system"
 
 test-all: system $(READY) ## every test there is
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(PARALLEL)
 
 system: ## install the Debian packages that server tests need (as root)
 	@missing=; for p in $(DEBIAN_PACKAGES); do \

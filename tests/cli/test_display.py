@@ -167,11 +167,16 @@ def test_in_a_real_terminal(width, tmp_path):
         )
         return done.stdout
 
+    def widths(text):
+        return {len(line) for line in text.splitlines() if line.startswith(("╭", "│", "╰"))}
+
     def seen(*words):
+        """The screen once it has these words; a terminal may take its size a moment late."""
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             text = screen()
-            if all(word in text for word in words):
+            fits = widths(text) == {min(width, display.WIDEST)}
+            if fits and all(word in text for word in words):
                 return text
         raise AssertionError(f"{words} not in\n{text}")
 
@@ -182,9 +187,7 @@ def test_in_a_real_terminal(width, tmp_path):
         check=True,
     )
     try:
-        text = seen("generation", "of 40", "evaluating", "best", "per second")
-        panel = [line for line in text.splitlines() if line.startswith(("╭", "│", "╰"))]
-        assert {len(line) for line in panel} == {min(width, display.WIDEST)}
+        seen("generation", "of 40", "evaluating", "best", "per second")
         text = seen("finished by generations 40 of 40")
         # One panel, at the top: it was drawn in place, not one below the other.
         assert text.count("╭") == 1
