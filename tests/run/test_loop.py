@@ -2,7 +2,7 @@ import pytest
 
 from germline.errors import InputError
 from germline.messages import Evaluation
-from germline.run import loop
+from germline.run import loop, machine
 from germline.run.store import Store
 from runs import ALGORITHMS, after, begin, digest, go_on, run, small
 
@@ -236,7 +236,7 @@ def test_sessions_are_noted_with_what_they_worked(tmp_path):
     assert len(sessions) == 2
     assert sessions[0] == sessions[1]
     assert sessions[0]["backend"] == "serial"
-    assert sessions[0]["kind"] == loop.machine()
+    assert sessions[0]["kind"] == machine.kind()
     assert {"germline", "jax", "numpy"} <= set(sessions[0]["versions"])
 
 
@@ -250,23 +250,23 @@ def test_another_kind_of_machine_is_pointed_out(tmp_path, monkeypatch):
     folder = begin(tmp_path / "run", small())
     assert warnings(folder) == []
     assert warnings(folder) == []
-    here = loop.machine()
-    monkeypatch.setattr(loop, "machine", lambda: "abacus")
+    here = machine.kind()
+    monkeypatch.setattr(machine, "kind", lambda: "abacus")
     (told,) = warnings(folder)
     assert f"another kind of machine ({here}, here abacus)" in told
 
 
 def test_integers_are_the_same_on_every_machine():
     begun, now = ({"kind": kind, "versions": {}} for kind in ("a", "b"))
-    assert list(loop.differences([begun], now, "exact")) == []
-    assert len(list(loop.differences([begun], now, "float32"))) == 1
+    assert list(machine.differences([begun], now, "exact")) == []
+    assert len(list(machine.differences([begun], now, "float32"))) == 1
 
 
 def test_other_versions_are_pointed_out(tmp_path):
     folder = begin(tmp_path / "run", small())
     with Store.open(folder, write=True) as store:
         versions = {"germline": "0.0.1", "jax": "0.0.2", "odd": "1"}
-        store.session({"backend": "serial", "kind": loop.machine(), "versions": versions})
+        store.session({"backend": "serial", "kind": machine.kind(), "versions": versions})
     told = warnings(folder)
     assert any(text.startswith("this run was begun with jax 0.0.2, here is ") for text in told)
     assert any("begun with numpy none, here is" in text for text in told)

@@ -5,13 +5,11 @@ again, and only the rest is evaluated.
 """
 
 import contextlib
-import platform
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,7 +24,7 @@ from germline.evaluate import Frozen
 from germline.files import GenomeFile, Normaliser
 from germline.genome import Snapshot
 from germline.messages import Evaluation, Failure, Request, Result
-from germline.run import database, stop
+from germline.run import database, machine, stop
 from germline.run import spec as specs
 from germline.run.spec import Engine, Resolved, Spec
 from germline.run.stop import Totals
@@ -106,8 +104,8 @@ def evolve(
     results differ.
     """
     with Store.open(folder, write=True) as store:
-        now = about(resolved.spec.backend)
-        for text in differences(store.sessions(), now, resolved.problem.arithmetic):
+        now = machine.about(resolved.spec.backend.name)
+        for text in machine.differences(store.sessions(), now, resolved.problem.arithmetic):
             warn(text)
         now["spec"] = resolved.problem.spec_hash
         begun(store.progress())
@@ -322,45 +320,3 @@ def fork(
             shutil.rmtree(target, ignore_errors=True)
             raise
     return after.spec
-
-
-def about(engine: Engine) -> dict[str, Any]:
-    """What a session works with: the kind of machine matters to floats, versions to tasks."""
-    names = ("germline", "jax", "jaxlib", "numpy", "gymnasium", "ale-py", "optax")
-    versions = {}
-    for name in names:
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return {"backend": engine.name, "kind": machine(), "versions": versions}
-
-
-def differences(
-    sessions: list[dict[str, Any]], now: dict[str, Any], arithmetic: str
-) -> Iterator[str]:
-    """Say what a run was begun with and is not gone on with, if that may change results."""
-    if not sessions:
-        return
-    kind, versions = sessions[0].get("kind", "unknown"), sessions[0].get("versions", {})
-    if kind != now["kind"] and arithmetic != "exact":
-        yield (
-            f"this run was begun on another kind of machine ({kind}, here {now['kind']}); "
-            "floats round differently there"
-        )
-    for name in sorted({*versions, *now["versions"]} - {"germline"}):
-        then, here = (known.get(name, "none") for known in (versions, now["versions"]))
-        if then != here:
-            yield f"this run was begun with {name} {then}, here is {here}; results may differ"
-
-
-def machine() -> str:
-    """The kind of this machine, as far as it changes how floats are rounded."""
-    import jax
-
-    try:
-        flags = Path("/proc/cpuinfo").read_text().partition("flags")[2].partition("\n")[0].split()
-    except OSError:
-        flags = []
-    vectors = [flag for flag in ("avx512f", "avx2", "fma") if flag in flags]
-    return " ".join([platform.machine(), *vectors, jax.default_backend()])

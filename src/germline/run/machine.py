@@ -1,0 +1,49 @@
+"""What a session works with, and what of that may change results."""
+
+import platform
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+
+def about(backend: str) -> dict[str, Any]:
+    """What a session works with: the kind of machine matters to floats, versions to tasks."""
+    names = ("germline", "jax", "jaxlib", "numpy", "gymnasium", "ale-py", "optax")
+    versions = {}
+    for name in names:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return {"backend": backend, "kind": kind(), "versions": versions}
+
+
+def differences(
+    sessions: list[dict[str, Any]], now: dict[str, Any], arithmetic: str
+) -> Iterator[str]:
+    """Say what a run was begun with and is not gone on with, if that may change results."""
+    if not sessions:
+        return
+    begun, versions = sessions[0].get("kind", "unknown"), sessions[0].get("versions", {})
+    if begun != now["kind"] and arithmetic != "exact":
+        yield (
+            f"this run was begun on another kind of machine ({begun}, here {now['kind']}); "
+            "floats round differently there"
+        )
+    for name in sorted({*versions, *now["versions"]} - {"germline"}):
+        then, here = (known.get(name, "none") for known in (versions, now["versions"]))
+        if then != here:
+            yield f"this run was begun with {name} {then}, here is {here}; results may differ"
+
+
+def kind() -> str:
+    """The kind of this machine, as far as it changes how floats are rounded."""
+    import jax
+
+    try:
+        flags = Path("/proc/cpuinfo").read_text().partition("flags")[2].partition("\n")[0].split()
+    except OSError:
+        flags = []
+    vectors = [flag for flag in ("avx512f", "avx2", "fma") if flag in flags]
+    return " ".join([platform.machine(), *vectors, jax.default_backend()])
