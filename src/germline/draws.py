@@ -24,6 +24,9 @@ class Purpose(IntEnum):
     EPISODE = 2**16 + 3
     REEVALUATION = 2**16 + 4
     TEST = 2**16 + 5
+    NOOPS = 2**16 + 6
+    STICKY = 2**16 + 7
+    SKIP = 2**16 + 8
 
 
 def draw(

@@ -10,7 +10,7 @@ from itertools import groupby
 import msgspec
 import numpy as np
 
-from germline import blobs, policies, tasks
+from germline import blobs, policies, proof, tasks
 from germline.decode import Decoder
 from germline.errors import InputError, shorten
 from germline.messages import Evaluation, Failure, Problem, Request, Result, Sums
@@ -61,16 +61,15 @@ class Evaluator:
         self.worker = worker
         self.task = tasks.make(problem.task.name, problem.task.settings)
         self.spec = policies.make(problem.policy.name, problem.policy.settings)
+        if problem.arithmetic == "exact":
+            proof.check(problem.task.name)
         self.decoder = Decoder(policies.layout_of(problem.policy), blobs)
 
     def evaluate(self, requests: Sequence[Request]) -> list[Result]:
         """Score a batch, in the order of the requests."""
-        size = len(requests) if self.task.together else 1
         results: list[Result] = []
-        for _, group in groupby(requests, lambda request: request.context):
-            family = list(group)
-            for first in range(0, len(family), size):
-                results += self._scored(family[first : first + size])
+        for _, group in groupby(requests, self._group):
+            results += self._scored(list(group))
         return results
 
     def film(self, request: Request, watch: Watch, *, drawn: bool) -> list[Outcome]:
@@ -81,6 +80,14 @@ class Evaluator:
     def close(self) -> None:
         """Let go of what the task holds."""
         self.task.close()
+
+    def _group(self, request: Request) -> object:
+        """What requests that are played at once have in common."""
+        if self.task.together:
+            return request.context
+        if self.problem.siblings:
+            return request.context, request.genome.parent_digest or request.genome.digest
+        return request.key
 
     def _scored(self, requests: list[Request]) -> list[Result]:
         started = time.perf_counter()
@@ -102,7 +109,8 @@ class Evaluator:
         context = self._context(requests[0].context)
         genomes = [request.genome for request in requests]
         arithmetic = self.problem.arithmetic
-        players = tasks.Players(self.spec, self.decoder, genomes, arithmetic, context)
+        siblings = self.problem.siblings
+        players = tasks.Players(self.spec, self.decoder, genomes, arithmetic, context, siblings)
         episodes = [
             Episode(player, seed, request.cap)
             for player, request in enumerate(requests)

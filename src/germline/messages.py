@@ -26,17 +26,24 @@ class Key(NamedTuple):
 
 
 class Problem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All that an evaluation depends on besides the request itself; its hash is the spec hash."""
+    """All that an evaluation depends on besides the request itself; its hash is the spec hash.
+
+    `siblings` is the width of shared products, 0 for none.
+    """
 
     task: TaskRef
     policy: PolicyRef
     arithmetic: Arithmetic = "float32"
     imports: tuple[str, ...] = ()
+    siblings: int = 0
 
     @property
     def spec_hash(self) -> str:
         """SHA-256 over the task, the policy, the arithmetic and the version of genomes."""
-        text = msgspec.json.encode([FORMAT, self], order="sorted")
+        facts = msgspec.to_builtins(self)
+        if not self.siblings:
+            del facts["siblings"]  # which older runs did not know
+        text = msgspec.json.encode([FORMAT, facts], order="sorted")
         return hashlib.sha256(text).hexdigest()
 
 

@@ -4,6 +4,7 @@ import pytest
 
 import games
 from germline import policies, tasks
+from germline.tasks import fitting
 
 # what it is called here → (registered name, settings)
 TASKS = {
@@ -23,6 +24,11 @@ TASKS = {
                 "FlattenObservation",
             ],
         },
+    ),
+    "Atari": ("atari", {"game": "frostbite"}),
+    "Atari with chance": (
+        "atari",
+        {"game": "asteroids", "sticky": 0.25, "skip": [2, 4], "color": "rgb", "size": [42, 40]},
     ),
     "functional CartPole": ("functional", {"id": "CartPole-v1"}),
     "functional Pendulum": ("functional", {"id": "Pendulum-v1", "slots": 5}),
@@ -50,4 +56,7 @@ def test_every_task_of_germline_is_in_the_table():
 def test_a_task_gives_the_same_outcomes_on_another_day(name):
     task, settings = TASKS[name]
     policy = policies.make("mlp", {"hidden": [3]}) if hasattr(games, task) else None
+    if task == "atari":
+        space = tasks.make(task, settings).space()
+        policy = fitting.fit("conv", {"filters": [4], "kernels": [8], "strides": [4]}, space)
     tasks.check(task, settings, policy=policy, cap=20)

@@ -22,7 +22,7 @@ from germline.policies.steps import LARGEST, scales
 from networks import EXACT, observations, play, play_many, random_weights, spec_of
 
 GOLDEN = json.loads((Path(__file__).parent.parent / "golden" / "logits.json").read_text())
-BLOCKS = ("float32", "bfloat16", "int8")
+BLOCKS = ("float32", "bfloat16", "int8", "whole")
 SMALL = [name for name in EXACT if not name.startswith("dqn")]
 
 play_each = jax.jit(jax.vmap(play))
@@ -299,7 +299,8 @@ class TestScales:
 
     def test_what_has_no_exact_arithmetic_says_so(self):
         with pytest.raises(
-            InputError, match="policy gru: has no exact arithmetic; dqn, ensemble, memory, mlp have"
+            InputError,
+            match="policy gru: has no exact arithmetic; conv, dqn, ensemble, memory, mlp have",
         ):
             policies.exact(policies.make("gru", {}))
         with pytest.raises(InputError, match="normalise: has no exact arithmetic"):

@@ -36,7 +36,7 @@ def test_birth_scales_of_the_paper():
     ("name", "settings", "words"),
     [
         ("dqm", {}, "policy: 'dqm' is not registered; did you mean dqn?"),
-        ("zzz", {}, "there are conv-lstm, dqn, ensemble"),
+        ("zzz", {}, "there are conv, conv-lstm, dqn, ensemble"),
         ("module:os", {}, "is not registered"),
         ("mlp", {"inputs": 0}, "policy mlp: settings: inputs: expected int >= 1"),
         (

@@ -159,14 +159,14 @@ class Processes:
         mine, theirs = socket.socketpair()
         name = f"process-{self._started}"
         self._started += 1
-        flags = compiled.single_threaded()
+        alone = compiled.single_threaded()
         with theirs:
             process = subprocess.Popen(
                 # -P: nothing is imported from the current folder unless the path says so.
                 [sys.executable, "-P", "-c", PROGRAM, str(theirs.fileno()), str(os.getpid())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                env={**compiled.settings(), **os.environ, "XLA_FLAGS": flags, WORKER: "1"},
+                env={**compiled.settings(), **os.environ, **alone, WORKER: "1"},
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )

@@ -8,6 +8,7 @@ that is described once for all arithmetics is a msgspec struct of settings with 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from germline.policies.conv import Conv
 from germline.policies.conv_lstm import ConvLstm
 from germline.policies.dqn import Dqn
 from germline.policies.ensemble import Ensemble
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from germline.policies.networks import build as build
     from germline.policies.shared import siblings as siblings
 
+register("conv")(Conv)
 register("conv-lstm")(ConvLstm)
 register("dqn")(Dqn)
 register("ensemble")(Ensemble)

@@ -72,10 +72,12 @@ def siblings(
     width: int,
     arithmetic: Arithmetic = "float32",
     context: Context | None = None,
+    before: Siblings | None = None,
 ) -> Siblings:
     """Give up to `width` children of a parent [params]; None is the parent itself.
 
-    The places left over are filled with the first child, so that the shape never changes.
+    The places left over are filled with the first child, so that the shape never changes. Other
+    children of the same parent, if there are any from `before`, spare its matrices to be cut again.
     """
     if arithmetic == "exact":
         raise InputError("siblings: shared products are float arithmetic; exact play needs none")
@@ -95,21 +97,30 @@ def siblings(
         [operators.scales(operator, gene.sigma) if gene else (0, 0) for gene in places], np.float32
     )
     theta = checked(layout, parent)
-    return _family(spec, operator.rank, arithmetic, theta, seeds, scales, context)
+    bases = _bases(spec, arithmetic, theta) if before is None else before.bases
+    own = _children(spec, operator.rank, arithmetic, bases, theta, seeds, scales, context)
+    return Siblings(spec, width, bases, *own)
+
+
+@partial(jax.jit, static_argnames=("spec", "arithmetic"))
+def _bases(spec: Network, arithmetic: Arithmetic, theta: jax.Array) -> dict[str, jax.Array]:
+    layout = spec.layout()
+    return split(layout, layout.unflatten(theta), arithmetic)[0]
 
 
 @partial(jax.jit, static_argnames=("spec", "rank", "arithmetic"))
-def _family(
+def _children(
     spec: Network,
     rank: int,
     arithmetic: Arithmetic,
+    bases: dict[str, jax.Array],
     theta: jax.Array,
     seeds: Array,
     scales: Array,
     context: Context | None,
-) -> Siblings:
+) -> tuple[Any, ...]:
+    """What each child has of its own: factors, vectors and statistics [width, ...]."""
     layout = spec.layout()
-    bases, _ = split(layout, layout.unflatten(theta), arithmetic)
     tensors = {t.name: t for t in layout.tensors}
 
     def child(seed: jax.Array, scales: jax.Array) -> tuple[Any, ...]:
@@ -123,7 +134,7 @@ def _family(
         layers = FloatLayers(_matrices(bases, factors), vectors, {})
         return factors, vectors, normalised(spec, layers, context).statistics
 
-    return Siblings(spec, seeds.size, bases, *jax.vmap(child)(seeds, scales))
+    return jax.vmap(child)(seeds, scales)
 
 
 def _matrices(

@@ -146,7 +146,7 @@ def seeds(seed: int, episodes: int) -> tuple[int, ...]:
 def _problem(file: GenomeFile, imports: Sequence[str]) -> Problem:
     if file.task is None:
         raise InputError("task: the genome names none, so there is nothing to play")
-    return Problem(file.task, file.genome.policy, file.arithmetic, tuple(imports))
+    return Problem(file.task, file.genome.policy, file.arithmetic, tuple(imports), file.siblings)
 
 
 def _requests(file: GenomeFile, episodes: int, seed: int, cap: int | None) -> list[Request]:

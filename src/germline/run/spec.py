@@ -34,7 +34,7 @@ import msgspec
 from germline import disk
 from germline import settings as written
 from germline.errors import InputError
-from germline.files import Arithmetic
+from germline.files import MAX_SIBLINGS, Arithmetic
 from germline.genome import MAX_GENES, Uint32
 from germline.messages import Problem
 from germline.run.stop import Stop
@@ -65,7 +65,8 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     `imports` are modules that register tasks, policies or environments of your own; they are code,
     so the command line wants `--trust`. `lineage` is the number of genes that exact arithmetic is
-    fitted to. The state is kept every `checkpoint` generations.
+    fitted to. With `siblings`, so many children of a parent are computed in shared products, which
+    needs `lowrank` mutations and floats. The state is kept every `checkpoint` generations.
     """
 
     germline: int = FORMAT
@@ -74,6 +75,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     imports: tuple[Module, ...] = ()
     arithmetic: Arithmetic = "float32"
     lineage: Annotated[int, msgspec.Meta(ge=0, le=MAX_GENES)] = 500
+    siblings: Annotated[int, msgspec.Meta(ge=0, le=MAX_SIBLINGS)] = 0
     checkpoint: Annotated[int, msgspec.Meta(ge=1)] = 10
     task: Table
     policy: Table
@@ -197,10 +199,13 @@ def resolve(spec: Spec, *, trust: bool = False) -> Resolved:
     reference = policies.reference(spec.policy["name"], policy)
     if hasattr(algorithm, "operator"):
         operators.check(operators.parse(algorithm.operator), policy.layout())
+    _check_siblings(spec, task, policy, algorithm)
     if spec.stop.cost is not None and not spec.backend.price:
         raise InputError("stop.cost: needs backend.price, what an hour of one worker costs")
     task.close()
-    problem = Problem(tasks.reference(task), reference, spec.arithmetic, spec.imports)
+    problem = Problem(
+        tasks.reference(task), reference, spec.arithmetic, spec.imports, spec.siblings
+    )
     whole = msgspec.structs.replace(
         spec,
         task={"name": spec.task["name"], **problem.task.settings},
@@ -208,6 +213,24 @@ def resolve(spec: Spec, *, trust: bool = False) -> Resolved:
         algorithm={"name": spec.algorithm["name"], **msgspec.to_builtins(algorithm)},
     )
     return Resolved(whole, problem, algorithm)
+
+
+def _check_siblings(spec: Spec, task: Any, policy: Any, algorithm: Any) -> None:  # noqa: ANN401
+    """Refuse shared products where there can be none."""
+    if not spec.siblings:
+        return
+    operator = getattr(algorithm, "operator", "")
+    if not operator.startswith("lowrank"):
+        found = f"are {operator}" if operator else "are none"
+        raise InputError(f"siblings: needs algorithm.operator lowrank:R; here mutations {found}")
+    if spec.arithmetic == "exact":
+        raise InputError("siblings: shared products are float arithmetic; leave one of them out")
+    if task.together:
+        name = spec.task["name"]
+        raise InputError(f"siblings: are for tasks on the host, such as atari, not for {name}")
+    if not hasattr(policy, "forward"):
+        name = spec.policy["name"]
+        raise InputError(f"siblings: {name} is a module, which cannot share products")
 
 
 def _named(table: Table) -> tuple[str, Table]:

@@ -1,10 +1,12 @@
 """What a policy is scored on.
 
 A task is a frozen msgspec struct of settings with the methods of `protocols.Task`, registered by
-name: `gym` for any Gymnasium environment, `functional` for environments on the device, and any
-function of a policy that `register` stands before. `check` says whether a task of yours would do.
+name: `atari` for Atari games, `gym` for any Gymnasium environment, `functional` for environments on
+the device, and any function of a policy that `register` stands before. `check` says whether a task
+of yours would do.
 """
 
+from germline.tasks.atari import Atari
 from germline.tasks.conformance import check
 from germline.tasks.film import Shot, film
 from germline.tasks.functional import Functional
@@ -14,6 +16,7 @@ from germline.tasks.protocols import Episode, Outcome, Task
 from germline.tasks.registry import make, names, reference, register
 from germline.tasks.spaces import Space
 
+register("atari")(Atari)
 register("functional")(Functional)
 register("gym")(Gym)
 

@@ -22,6 +22,7 @@ def fit(name: str, settings: Mapping[str, Any], space: Space | None) -> PolicySp
             "outputs": space.outputs,
             "actions": space.outputs,
             "head": space.head,
+            "observation": space.observation,
         }
         for setting, value in wanted.items():
             if value is not None and has_setting(name, setting):

@@ -1,6 +1,7 @@
 """The individuals of a batch, decoded when a task asks for them."""
 
 from collections.abc import Sequence
+from typing import cast
 
 import equinox as eqx
 import jax
@@ -10,14 +11,16 @@ from germline.files import Arithmetic
 from germline.genome import Genome
 from germline.policies.context import Context
 from germline.policies.networks import build
-from germline.policies.protocols import Policy, PolicySpec
+from germline.policies.protocols import Network, Policy, PolicySpec
+from germline.policies.shared import Siblings, siblings
 
 
 class Players:
     """Genomes of one policy and the means to decode them.
 
     `build` turns weights [params] into a policy; `jit` and `vmap` of Equinox take it as it is.
-    `counting` asks tasks to add up observations, for the statistics of a normaliser.
+    `counting` asks tasks to add up observations, for the statistics of a normaliser. `siblings` is
+    the width of shared products, 0 if there are none.
     """
 
     def __init__(
@@ -27,19 +30,55 @@ class Players:
         genomes: Sequence[Genome],
         arithmetic: Arithmetic = "float32",
         context: Context | None = None,
+        siblings: int = 0,
     ) -> None:
         self.spec = spec
         self.decoder = decoder
         self.genomes = genomes
+        self.arithmetic = arithmetic
+        self.context = context
+        self.siblings = siblings
         self.counting = getattr(spec, "normalise", None) == "observations"
         self.build = eqx.Partial(build, spec, arithmetic=arithmetic, context=context)
 
     def __len__(self) -> int:
         return len(self.genomes)
 
+    @property
+    def exact(self) -> bool:
+        """Whether the size of a batch changes nothing."""
+        return self.arithmetic == "exact"
+
     def policy(self, number: int) -> Policy:
         """One individual's policy."""
-        return self.build(self.decoder.decode(self.genomes[number]))
+        theta = self.decoder.decode(self.genomes[number])
+        if self.exact and jax.default_backend() == "cpu":
+            return self.build(theta, blocks="whole")
+        return self.build(theta)
+
+    def group(self, number: int) -> object:
+        """What those who can be played by one `together` have in common."""
+        if not self.siblings:
+            return number
+        genome = self.genomes[number]
+        return genome.parent_digest or genome.digest
+
+    def together(self, numbers: Sequence[int], before: Policy | None = None) -> Policy:
+        """One policy for lanes with these players, all of one group, as that of `before` was."""
+        if not self.siblings:
+            return self.policy(numbers[0])
+        members = [self.genomes[number] for number in numbers]
+        parent = self.decoder.base(members[0])
+        genes = [genome.genes[-1] if genome.genes else None for genome in members]
+        return siblings(
+            cast(Network, self.spec),
+            parent,
+            genes,
+            width=self.siblings,
+            arithmetic=self.arithmetic,
+            context=self.context,
+            before=before if isinstance(before, Siblings) else None,
+        )
 
     def recipe(self, width: int) -> Recipe:
         """Weights by the number of a player, below `width`, inside a compiled program."""

@@ -1,0 +1,262 @@
+"""Play on the host: one individual at a time, its episodes side by side in lanes.
+
+A lane is one environment. The network sees the lanes as a batch, and a lane whose episode is over
+takes the next. How many lanes there are depends on the request alone, because the size of a batch
+changes how floats are rounded. Integers are not rounded, so in exact arithmetic lanes that have
+nothing left to play are left out.
+
+Where a run shares products, the lanes are places of a family: siblings, each in a lane of its own,
+or an individual alone in all of them, in one fixed shape.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from germline.policies.protocols import Array, Carry, Policy
+from germline.policies.shared import Siblings
+from germline.tasks.film import Shot, Watch
+from germline.tasks.players import Players, all_arrays
+from germline.tasks.protocols import Episode, Outcome
+from germline.tasks.spaces import Space
+
+
+class Lane(Protocol):
+    """An environment that plays one episode after another."""
+
+    def start(self, episode: Episode, into: Array) -> None:
+        """Begin an episode and write what is seen `into` an array."""
+        ...
+
+    def step(self, action: Any, into: Array) -> Outcome | None:  # noqa: ANN401 - int or array
+        """Do an action and write what is seen then; the outcome, if that was the end."""
+        ...
+
+    def shot(self, action: Array | None, end: str) -> Shot:
+        """What can be seen now."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the environment."""
+        ...
+
+
+L = TypeVar("L", bound=Lane)
+
+
+class Stage(Generic[L]):
+    """Lanes of one kind, opened when first used and kept for the next episode."""
+
+    def __init__(self, opened: Callable[[], L]) -> None:
+        self.opened = opened
+        self.lanes: list[L] = []
+
+    def lane(self, number: int) -> L:
+        """Give a lane by its number."""
+        while len(self.lanes) <= number:
+            self.lanes.append(self.opened())
+        return self.lanes[number]
+
+    def close(self) -> None:
+        """Close all lanes."""
+        while self.lanes:
+            self.lanes.pop().close()
+
+
+class Eyes(Protocol):
+    """How what a lane shows becomes an observation. A hashable value; `see` is traced.
+
+    `sight` is what the eyes remember of the episode, such as the frames before.
+    """
+
+    def shown(self) -> tuple[tuple[int, ...], str]:
+        """The shape and dtype of what a lane shows."""
+        ...
+
+    def sight(self) -> Any:  # noqa: ANN401 - a tree of arrays
+        """What is remembered at the start."""
+        ...
+
+    def see(self, shown: Array, sight: Any) -> tuple[Array, Any]:  # noqa: ANN401
+        """The observation, and what is remembered then."""
+        ...
+
+
+class Plain(NamedTuple):
+    """Eyes for lanes that show observations as they are."""
+
+    space: Space
+
+    def shown(self) -> tuple[tuple[int, ...], str]:
+        """As the policy sees it."""
+        return self.space.observation, self.space.dtype
+
+    def sight(self) -> tuple[()]:
+        """Nothing."""
+        return ()
+
+    def see(self, shown: Array, sight: tuple[()]) -> tuple[Array, tuple[()]]:
+        """The same."""
+        return shown, sight
+
+
+def play(
+    stage: Stage[Any],
+    space: Space,
+    eyes: Eyes,
+    players: Players,
+    episodes: Sequence[Episode],
+    lanes: int,
+    watch: Watch | None = None,
+) -> list[Outcome]:
+    """Play every episode, those of one individual, or of one family, in up to `lanes` lanes."""
+    groups: dict[object, list[int]] = {}
+    for number, episode in enumerate(episodes):
+        groups.setdefault(players.group(episode.player), []).append(number)
+    outcomes: dict[int, Outcome] = {}
+    for numbers in groups.values():
+        width = players.siblings or min(lanes, 1 << (len(numbers) - 1).bit_length())
+        table = _Table(stage, space, eyes, players, width)
+        table.play([(n, episodes[n]) for n in numbers], outcomes, watch)
+    return [outcomes[i] for i in range(len(episodes))]
+
+
+class _Table:
+    """Lanes that play together, and who plays in each."""
+
+    def __init__(
+        self, stage: Stage[Any], space: Space, eyes: Eyes, players: Players, width: int
+    ) -> None:
+        self.space, self.eyes, self.players = space, eyes, players
+        self.lanes = [stage.lane(i) for i in range(width)]
+        shape, dtype = eyes.shown()
+        self.shown = np.zeros((width, *shape), dtype)
+        self.fresh = np.ones(width, bool)
+        self.single = space.head is None and not space.sizes and not space.binary
+        self.seats: list[int] = [0] * width  # the player in each lane
+        self.policy: Policy | None = None
+        self.changed = True
+
+    def play(
+        self,
+        episodes: Sequence[tuple[int, Episode]],
+        outcomes: dict[int, Outcome],
+        watch: Watch | None,
+    ) -> None:
+        """Play numbered episodes and note their outcomes."""
+        queue = deque(episodes)
+        playing: dict[int, int] = {}  # lane → the number of its episode
+        self.seats = [queue[0][1].player] * len(self.lanes)
+        for i in range(len(self.lanes)):
+            if queue:
+                playing[i] = self._seat(i, *queue.popleft())
+        if watch is not None:
+            watch(self.lanes[0].shot(None, ""))
+        memory = None
+        while playing:
+            actions, memory = self._act(memory)
+            self.fresh[:] = False
+            for i, number in list(playing.items()):
+                lane, action = self.lanes[i], actions[i]
+                outcome = lane.step(action, self.shown[i])
+                if watch is not None:
+                    watch(lane.shot(action, outcome.end if outcome else ""))
+                if outcome is None:
+                    continue
+                outcomes[number] = outcome
+                if queue:
+                    playing[i] = self._seat(i, *queue.popleft())
+                else:
+                    del playing[i]
+            if self.players.exact and 0 < len(playing) <= len(self.lanes) // 2:
+                playing, memory = self._narrowed(playing, memory)
+
+    def _seat(self, lane: int, number: int, episode: Episode) -> int:
+        self.lanes[lane].start(episode, self.shown[lane])
+        self.fresh[lane] = True
+        if self.seats[lane] != episode.player:
+            self.seats[lane], self.changed = episode.player, True
+        return number
+
+    def _act(self, memory: Any) -> tuple[Any, Any]:  # noqa: ANN401
+        if self.policy is None or self.changed:
+            self.policy = self.players.together(self.seats, self.policy)
+            self.changed = False
+        if memory is None:
+            memory = _beginning(self.eyes, self.policy, len(self.lanes))
+        act = _act if all_arrays(self.policy) else _act_any
+        given = self.shown, memory, self.fresh
+        actions, memory = act(self.space, self.eyes, self.policy, *given)
+        chosen = np.asarray(actions)
+        return chosen.tolist() if self.single else [np.asarray(a) for a in chosen], memory
+
+    def _narrowed(
+        self,
+        playing: dict[int, int],
+        memory: Any,  # noqa: ANN401
+    ) -> tuple[dict[int, int], Any]:
+        """Leave out lanes that are done, to half as many or fewer."""
+        width = 1 << (len(playing) - 1).bit_length()
+        idle = [i for i in range(len(self.lanes)) if i not in playing]
+        keep = [*playing, *idle][:width]
+        self.lanes = [self.lanes[i] for i in keep]
+        self.shown, self.fresh = self.shown[keep], self.fresh[keep]
+        memory = jax.tree.map(lambda leaf: leaf[np.array(keep)], memory)
+        return dict(enumerate(playing.values())), memory
+
+
+def _beginning(eyes: Eyes, policy: Policy, width: int) -> Any:  # noqa: ANN401 - a tree of arrays
+    """What lanes remember before they see anything."""
+
+    def repeated(leaf: Array) -> jax.Array:
+        return jnp.stack([jnp.asarray(leaf)] * width)
+
+    carry = policy.initial_carry()
+    if not isinstance(policy, Siblings):
+        carry = jax.tree.map(repeated, carry)
+    return jax.tree.map(repeated, eyes.sight()), carry
+
+
+def _acted(
+    space: Space,
+    eyes: Eyes,
+    policy: Policy,
+    shown: Array,
+    memory: tuple[Any, Carry],
+    fresh: Array,
+) -> tuple[Array, tuple[Any, Carry]]:
+    """Actions of all lanes, and what they remember; a fresh lane has forgotten all."""
+    start = policy.initial_carry()
+
+    def looked(shown: Array, sight: Any, fresh: Array) -> tuple[Array, Any]:  # noqa: ANN401
+        return eyes.see(shown, _again(fresh, eyes.sight(), sight))
+
+    def one(
+        shown: Array, memory: tuple[Any, Carry], fresh: Array
+    ) -> tuple[Array, tuple[Any, Carry]]:
+        obs, sight = looked(shown, memory[0], fresh)
+        output, carry = policy(obs, _again(fresh, start, memory[1]))
+        return space.action(output), (sight, carry)
+
+    if isinstance(policy, Siblings):
+        obs, sight = jax.vmap(looked)(shown, memory[0], fresh)
+        output, carry = policy(obs, jax.vmap(_again)(fresh, start, memory[1]))
+        return jax.vmap(space.action)(output), (sight, carry)
+    if fresh.shape[0] == 1:  # one observation is quicker than a batch of one
+        action, memory = one(shown[0], jax.tree.map(lambda leaf: leaf[0], memory), fresh[0])
+        return jax.tree.map(lambda leaf: leaf[None], (action, memory))
+    return jax.vmap(one)(shown, memory, fresh)
+
+
+def _again(fresh: Array, start: Any, now: Any) -> Any:  # noqa: ANN401 - trees of arrays
+    return jax.tree.map(lambda new, old: jnp.where(fresh, new, old), start, now)
+
+
+_act = partial(jax.jit, static_argnames=("space", "eyes"))(_acted)
+_act_any = eqx.filter_jit(_acted)
