@@ -5,7 +5,7 @@ import math
 import numpy as np
 from hypothesis import strategies as st
 
-from germline.genome import Birth, Gene, Genome, PolicyRef, Snapshot
+from germline.genome import Birth, Foreign, Gene, Genome, PolicyRef, Slices, Snapshot
 from germline.layout import Layout, Tensor, layer
 from germline.operators import parse
 
@@ -74,11 +74,23 @@ def genes(layout):
     return st.builds(Gene, seeds, sigmas, st.sampled_from(operators_for(layout)))
 
 
+births = st.builds(Birth, seeds)
+hashes = st.binary(min_size=32, max_size=32).map(bytes.hex)
+places = st.integers(0, 250_000_000 - 1)
+slices = st.builds(
+    Slices, places, st.lists(st.tuples(places, st.floats(-65536, 65536)), max_size=4).map(tuple)
+)
+foreigns = st.builds(
+    Foreign, st.just("seed-list"), st.lists(seeds, max_size=4).map(tuple), hashes
+) | st.builds(Foreign, st.just("uber"), slices, hashes)
+roots = births | st.builds(Snapshot, hashes) | foreigns
+
+
 @st.composite
-def genomes(draw, layout, max_genes=6):
-    """A genome that starts with a birth."""
+def genomes(draw, layout, max_genes=6, roots=births):
+    """A genome that starts with a birth, or with another root that need not decode."""
     lineage = draw(st.lists(genes(layout), max_size=max_genes))
-    return Genome(policy_for(layout), Birth(draw(seeds)), tuple(lineage))
+    return Genome(policy_for(layout), draw(roots), tuple(lineage))
 
 
 def snapshot_genome(layout, blob):

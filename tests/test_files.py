@@ -16,8 +16,8 @@ from germline import blobs, disk, files, policies
 from germline.cli import main
 from germline.errors import InputError
 from germline.files import GenomeFile, Normaliser, TaskRef, from_json, to_json
-from germline.genome import MAX_GENES, Birth, Gene, Genome
-from samples import HEADS, PLAIN, genomes, snapshot_genome
+from germline.genome import MAX_GENES, Birth, Foreign, Gene, Genome, Slices
+from samples import HEADS, PLAIN, genomes, roots, snapshot_genome
 
 numbers = st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=3).map(tuple)
 details = st.fixed_dictionaries(
@@ -41,7 +41,7 @@ details = st.fixed_dictionaries(
 )
 
 
-@given(genomes(HEADS), details)
+@given(genomes(HEADS, roots=roots), details)
 def test_json_round_trip(genome, extra):
     file = GenomeFile(genome, **extra)
     text = to_json(file)
@@ -106,6 +106,12 @@ def run(**fields):
     return changed(genes=[{"sigma": 0.5, "operator": "gaussian", "seeds": [1]} | fields])
 
 
+def foreign(format="uber", payload=None, sha256="0" * 64, **fields):
+    payload = {"first": 1, "genes": [[2, 0.5]]} if payload is None else payload
+    root = {"kind": "foreign", "format": format, "payload": payload, "sha256": sha256}
+    return changed(root=root | fields)
+
+
 BAD = {
     "empty": (b"", "truncated"),
     "truncated in the genes": (good()[:-10].encode(), "seeds: truncated"),
@@ -132,7 +138,29 @@ BAD = {
         changed(policy={"name": "mlp", "layout": "0" * 64, "settings": {"a": [[1]]}}),
         "policy.settings",
     ),
-    "unknown root": (changed(root={"kind": "foreign"}), "root.kind: invalid value 'foreign'"),
+    "unknown root": (changed(root={"kind": "egg"}), "root.kind: invalid value 'egg'"),
+    "bare foreign": (changed(root={"kind": "foreign"}), "root: object missing required field form"),
+    "foreign format": (foreign("pickle"), "root.format: invalid enum value 'pickle'"),
+    "foreign field": (foreign(code="x"), "root: object contains unknown field code"),
+    "foreign hash": (foreign(sha256="00"), "root.sha256: expected str matching"),
+    "seeds for slices": (foreign(payload=[1]), "root: payload: expected object, got array"),
+    "slices for seeds": (foreign("seed-list"), "root: payload: expected array, got object"),
+    "foreign seed": (foreign("seed-list", [1, -1]), r"root.payload\[1\]: expected int >= 0"),
+    "foreign text": (foreign("seed-list", "[1]"), "root.payload: expected"),
+    "many foreign seeds": (foreign("seed-list", [1] * (MAX_GENES + 1)), "length <= 131072"),
+    "many slices": (
+        foreign(payload={"first": 1, "genes": [[1, 1]] * (MAX_GENES + 1)}),
+        "root.payload.genes: expected array of length <= 131072",
+    ),
+    "place": (foreign(payload={"first": 250_000_000}), "root.payload.first: expected int <="),
+    "power": (
+        foreign(payload={"first": 1, "genes": [[1, 1e6]]}),
+        r"root.payload.genes\[0\]\[1\]: expected float <=",
+    ),
+    "triple": (
+        foreign(payload={"first": 1, "genes": [[1, 2, 3]]}),
+        r"root.payload.genes\[0\]: expected array of length 2",
+    ),
     "rootless": (changed(root={}), "root: object missing required field kind"),
     "birth seed": (changed(root={"kind": "birth", "seed": -1}), "root.seed: expected int >= 0"),
     "snapshot hash": (changed(root={"kind": "snapshot", "sha256": "00"}), "root.sha256: "),
@@ -317,9 +345,15 @@ mutations = st.lists(st.tuples(st.integers(0, 2**16), st.integers(0, 255)), min_
 
 
 @settings(max_examples=300)
-@given(st.sampled_from(["json", "safetensors"]), mutations, st.integers(0, 2**16), st.binary())
+@given(
+    st.sampled_from(["json", "foreign", "safetensors"]),
+    mutations,
+    st.integers(0, 2**16),
+    st.binary(),
+)
 def test_damaged_files_are_read_or_refused(tmp_path_factory, form, changes, end, tail):
-    data = bytearray(good().encode() if form == "json" else safetensors(ROOT, snapshot_file()))
+    forms = {"json": good().encode(), "foreign": foreign()}
+    data = bytearray(forms.get(form) or safetensors(ROOT, snapshot_file()))
     for at, byte in changes:
         data[at % len(data)] = byte
     path = tmp_path_factory.getbasetemp() / "damaged"
@@ -349,6 +383,35 @@ def test_the_longest_lineage_fits_a_file():
     )
     text = to_json(GenomeFile(Genome(BIRTH.genome.policy, Birth(1), genes)))
     assert len(text) / len(genes) * MAX_GENES < files.MAX_JSON_BYTES
+
+
+@pytest.mark.parametrize(
+    "root",
+    [
+        Foreign("seed-list", (4294967295,) * MAX_GENES, "0" * 64),
+        Foreign("uber", Slices(1, ((249_999_999, -0.12345678901234567),) * MAX_GENES), "0" * 64),
+    ],
+    ids=["seed-list", "uber"],
+)
+def test_the_longest_foreign_root_fits_a_file(root):
+    genes = (Gene(4294967295, 2.0**-64),) * MAX_GENES
+    file = GenomeFile(Genome(BIRTH.genome.policy, root, genes))
+    assert from_json(to_json(file).encode()) == file
+
+
+def test_what_others_wrote_is_read_within_bounds(tmp_path):
+    path = tmp_path / "seeds.json"
+    path.write_text("[1, 2]")
+    assert files.read_plain(path, tuple[int, ...]) == (1, 2)
+    with pytest.raises(InputError, match=r"seeds\.json: expected object, got array"):
+        files.read_plain(path, dict[str, int])
+    path.write_bytes(b" " * (files.MAX_JSON_BYTES + 1))
+    with pytest.raises(InputError, match="over 16 MiB"):
+        files.read_plain(path, tuple[int, ...])
+    with pytest.raises(InputError, match=r"none\.json: No such file"):
+        files.read_plain(tmp_path / "none.json", tuple[int, ...])
+    with pytest.raises(InputError, match="is not a file"):
+        files.read_plain(tmp_path, tuple[int, ...])
 
 
 def test_replacing_keeps_the_mode_of_a_file(tmp_path):

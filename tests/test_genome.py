@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from germline.errors import InputError
-from germline.genome import Birth, Gene, Genome, PolicyRef, Snapshot
-from samples import HEADS, genes, genomes, policy_for
+from germline.genome import Birth, Foreign, Gene, Genome, PolicyRef, Slices, Snapshot
+from samples import HEADS, foreigns, genes, genomes, policy_for, roots
 
 
-@given(genomes(HEADS), genes(HEADS))
+@given(genomes(HEADS, roots=roots), genes(HEADS))
 def test_a_child_is_its_parent_and_one_gene(genome, gene):
     child = genome.child(gene)
     rebuilt = Genome(genome.policy, genome.root, (*genome.genes, gene))
@@ -21,7 +21,7 @@ def test_a_child_is_its_parent_and_one_gene(genome, gene):
     assert child.id == sha256(child.canonical).hexdigest()[:16]
 
 
-@given(genomes(HEADS), st.data())
+@given(genomes(HEADS, roots=roots), st.data())
 def test_prefixes_and_their_digests(genome, data):
     digests = list(genome.prefix_digests())
     length = data.draw(st.integers(0, len(genome.genes)))
@@ -59,6 +59,46 @@ def test_the_canonical_form_is_pinned():
     assert f"root snapshot {'ab' * 32}\n" in snapshot.canonical.decode()
 
 
+@pytest.mark.parametrize(
+    ("root", "line", "name"),
+    [
+        (
+            Foreign("seed-list", (5, 4294967295), "ab" * 32),
+            f"root foreign seed-list [5,4294967295] {'ab' * 32}\n",
+            "32703b3f5e88aa8f",
+        ),
+        (
+            Foreign("seed-list", (), "cd" * 32),
+            f"root foreign seed-list [] {'cd' * 32}\n",
+            "a0b5b0c719e6aa18",
+        ),
+        (
+            Foreign("uber", Slices(7, ((8, 0.002), (249999999, -1.0), (0, 1e-05))), "ab" * 32),
+            'root foreign uber {"first":7,"genes":[[8,0.002],[249999999,-1.0],[0,1e-05]]} '
+            f"{'ab' * 32}\n",
+            "a291b57bdeec2572",
+        ),
+    ],
+)
+def test_the_canonical_form_of_foreign_roots_is_pinned(root, line, name):
+    genome = Genome(PolicyRef("conv", "0" * 64), root)
+    assert genome.canonical.decode().endswith(f"layout {'0' * 64}\n{line}")
+    assert genome.id == name
+
+
+def test_a_foreign_payload_is_what_a_file_would_give():
+    assert Foreign("seed-list", [1, 2], "0" * 64) == Foreign("seed-list", (1, 2), "0" * 64)
+    written = Foreign("uber", {"first": 1, "genes": [[2, 1]]}, "0" * 64)
+    assert written.payload == Slices(1, ((2, 1.0),))
+    assert b"[2,1.0]" in written.canonical
+
+
+@given(foreigns, foreigns)
+def test_foreign_roots_that_differ_have_different_lines(one, other):
+    assert one == other or one.canonical != other.canonical
+    assert one.canonical.count(b"\n") == 1
+
+
 def test_every_fact_changes_the_id():
     policy = policy_for(HEADS)
     base = Genome(policy, Birth(1), (Gene(1, 0.5), Gene(2, 0.5)))
@@ -68,6 +108,11 @@ def test_every_fact_changes_the_id():
         Genome(PolicyRef("sample", HEADS.digest, {"a": 1}), base.root, base.genes),
         Genome(policy, Birth(2), base.genes),
         Genome(policy, Snapshot("0" * 64), base.genes),
+        Genome(policy, Foreign("seed-list", (1,), "0" * 64), base.genes),
+        Genome(policy, Foreign("seed-list", (2,), "0" * 64), base.genes),
+        Genome(policy, Foreign("seed-list", (1,), "1" * 64), base.genes),
+        Genome(policy, Foreign("uber", Slices(1), "0" * 64), base.genes),
+        Genome(policy, Foreign("uber", Slices(1, ((1, 0.5),)), "0" * 64), base.genes),
         Genome(policy, base.root, base.genes[::-1]),
         Genome(policy, base.root, (Gene(1, 0.5), Gene(2, -0.5))),
         Genome(policy, base.root, (Gene(1, 0.5), Gene(2, 0.5, "block:row"))),
@@ -87,6 +132,21 @@ def test_every_fact_changes_the_id():
         (lambda: Gene(1, float("nan")), "sigma: nan is not a number"),
         (lambda: Gene(1, 0.1, "crossover"), "operator: 'crossover'"),
         (lambda: Snapshot("../x"), "sha256: expected str matching"),
+        (lambda: Foreign("seed-list", (2**32,), "0" * 64), r"payload: \[0\]: expected int <="),
+        (lambda: Foreign("seed-list", (True,), "0" * 64), r"payload: \[0\]: expected int"),
+        (lambda: Foreign("seed-list", (1,) * (2**17 + 1), "0" * 64), "length <= 131072"),
+        (lambda: Foreign("seed-list", Slices(1), "0" * 64), "payload: expected array"),
+        (lambda: Foreign("seed-list", (1,), "zz"), "sha256: expected str matching"),
+        (lambda: Foreign("uber", (1,), "0" * 64), "payload: expected object"),
+        (lambda: Foreign("uber", Slices(250_000_000), "0" * 64), "payload: first: expected int <="),
+        (lambda: Foreign("uber", Slices(-1), "0" * 64), "payload: first: expected int >= 0"),
+        (lambda: Foreign("uber", Slices(1, ((-1, 0.5),)), "0" * 64), r"payload: genes\[0\]\[0\]"),
+        (lambda: Foreign("uber", Slices(1, ((1, 1e9),)), "0" * 64), r"genes\[0\]\[1\]: expected"),
+        (
+            lambda: Foreign("uber", Slices(1, ((1, float("nan")),)), "0" * 64),
+            r"genes\[0\]\[1\]: expected float",
+        ),
+        (lambda: Foreign("pickle", (1,), "0" * 64), "format: invalid enum value 'pickle'"),
         (lambda: PolicyRef("a\nb", "0" * 64), "policy name: expected str matching"),
         (lambda: PolicyRef("a", "zz"), "policy layout: expected str matching"),
         (lambda: PolicyRef("a", "0" * 64, {"x": 0.5}), "policy settings"),

@@ -21,7 +21,7 @@ from germline.messages import (
     encode,
     encode_requests,
 )
-from samples import PLAIN, genomes, policy_for, seeds
+from samples import PLAIN, genomes, policy_for, roots, seeds
 
 POLICY = policy_for(PLAIN)
 EGG = Genome(POLICY, Birth(1))
@@ -87,14 +87,14 @@ def test_requests_arrive_as_they_were_sent(family):
 
 
 @settings(max_examples=50)
-@given(st.lists(genomes(PLAIN), max_size=6), st.data())
-def test_any_requests_arrive_as_they_were_sent(roots, data):
+@given(st.lists(genomes(PLAIN, roots=roots), max_size=6), st.data())
+def test_any_requests_arrive_as_they_were_sent(bases, data):
     children = [
-        root.child(Gene(data.draw(seeds), 0.5))
-        for root in roots
+        base.child(Gene(data.draw(seeds), 0.5))
+        for base in bases
         for _ in range(data.draw(st.integers(0, 3)))
     ]
-    requests = asked(data.draw(st.permutations([*roots, *children])))
+    requests = asked(data.draw(st.permutations([*bases, *children])))
     assert sent(requests) == requests
 
 

@@ -1,7 +1,8 @@
 """Genome → weights, at a cost that does not grow with age: the parent, from a cache, plus one gene.
 
-The cache holds parents only. Siblings find theirs there; the first child of a new parent finds its
-grandparent; a worker that has neither is handed the parent as a blob, or replays the lineage.
+The cache holds parents, and Foreign roots, which take seconds. Siblings find theirs there; the
+first child of a new parent finds its grandparent; a worker that has neither is handed the parent
+as a blob, or replays the lineage.
 """
 
 from collections import OrderedDict, defaultdict
@@ -15,10 +16,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from germline import blobs, mutation, operators
+from germline import blobs, legacy, mutation, operators
 from germline.blobs import Blobs
 from germline.errors import InputError
-from germline.genome import Birth, Gene, Genome
+from germline.genome import Birth, Foreign, Gene, Genome
 from germline.layout import Layout
 from germline.operators import Operator
 
@@ -129,6 +130,11 @@ class Decoder:
         operator, seeds, scales = self._numbers([gene])
         return _mutate(self._parent(genome), seeds[0], scales[0], operator, self.layout)
 
+    def base(self, genome: Genome) -> jax.Array:
+        """Rebuild the parent [params]; the individual itself, if it has none."""
+        self._check(genome)
+        return self._parent(genome) if genome.genes else self._root(genome)
+
     def decode_many(self, genomes: Sequence[Genome]) -> jax.Array:
         """Rebuild many individuals at once [n, params], fastest for many children of few parents.
 
@@ -207,7 +213,18 @@ class Decoder:
     def _root(self, genome: Genome) -> jax.Array:
         if isinstance(genome.root, Birth):
             return _birth(np.uint32(genome.root.seed), self.layout)
+        if isinstance(genome.root, Foreign):
+            return self._foreign(genome, genome.root)
         return jnp.asarray(blobs.find(self.snapshots, genome.root.sha256, self.layout.size))
+
+    def _foreign(self, genome: Genome, root: Foreign) -> jax.Array:
+        """The weights of a Foreign root: cached, or decoded by its own rules and cached."""
+        key = next(genome.prefix_digests())
+        theta = self._cache.get(key)
+        if theta is None:
+            theta = jnp.asarray(legacy.weights(root, self.layout))
+        self._keep(key, theta)
+        return theta
 
     def _parent(self, genome: Genome) -> jax.Array:
         """The parent's weights: cached, or replayed from the longest cached prefix and cached."""

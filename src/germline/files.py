@@ -7,7 +7,7 @@ before anything is allocated for it. A malformed file gives one error that names
 import math
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -31,6 +31,7 @@ from germline.genome import (
 
 MAX_JSON_BYTES = 2**24
 MAX_OBSERVATIONS = 2**20
+MAX_SIBLINGS = 256
 
 T = TypeVar("T")
 Arithmetic = Literal["float32", "bfloat16", "exact"]
@@ -67,13 +68,18 @@ class Normaliser(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class GenomeFile:
-    """A genome with all that is needed to play it; `weights` is the blob of a Snapshot root."""
+    """A genome with all that is needed to play it.
+
+    `weights` is the blob of a Snapshot root, `siblings` the width of the shared products that it
+    was scored in, 0 if there were none.
+    """
 
     genome: Genome
     task: TaskRef | None = None
     arithmetic: Arithmetic = "float32"
     normaliser: Normaliser | None = None
     weights: bytes | None = None
+    siblings: int = 0
 
     def snapshots(self) -> dict[str, bytes]:
         """Give the blobs that decoding may ask for."""
@@ -102,6 +108,7 @@ class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     id: str | None = None
     task: TaskRef | None = None
     arithmetic: Arithmetic = "float32"
+    siblings: Annotated[int, msgspec.Meta(ge=0, le=MAX_SIBLINGS)] = 0
     normaliser: Normaliser | None = None
 
 
@@ -123,6 +130,7 @@ def to_json(file: GenomeFile) -> str:
         "root": genome.root,
         "task": file.task,
         "arithmetic": file.arithmetic,
+        "siblings": file.siblings or None,
         "normaliser": file.normaliser,
     }
     lines = [f'  "{key}": {_compact(value)}' for key, value in fields.items() if value is not None]
@@ -150,7 +158,8 @@ def from_json(text: bytes, source: str = "genome") -> GenomeFile:
             f"{source}: id: the file says {document.id[:16]!r}, its contents give "
             f"{genome.id!r}; if you changed it on purpose, remove the id"
         )
-    return GenomeFile(genome, document.task, document.arithmetic, document.normaliser)
+    facts = document.task, document.arithmetic, document.normaliser
+    return GenomeFile(genome, *facts, siblings=document.siblings)
 
 
 def write(path: Path, file: GenomeFile, *, replace: bool = False) -> None:
@@ -167,6 +176,23 @@ def write(path: Path, file: GenomeFile, *, replace: bool = False) -> None:
 
     root = {"root": np.frombuffer(file.weights, "<f4")}
     disk.save(path, to_safetensors(root, {"germline": text}), replace=replace)
+
+
+def read_plain(path: Path, kind: Any) -> Any:  # noqa: ANN401 - any annotation
+    """Read what another system wrote as JSON of some type; `-` is standard input."""
+    if str(path) == "-":
+        text, source = _standard_input(), "standard input"
+    else:
+        source = str(path)
+        try:
+            disk.regular_size(path)
+            with path.open("rb") as stream:
+                text = stream.read(MAX_JSON_BYTES + 1)
+        except OSError as error:
+            raise InputError(f"{path}: {error.strerror or error}") from None
+    if len(text) > MAX_JSON_BYTES:
+        raise _too_large(source)
+    return _parse(text, kind, source)
 
 
 def read(path: Path) -> GenomeFile:
@@ -211,7 +237,7 @@ def _read_safetensors(path: Path) -> GenomeFile:
         blobs.unpack(blob, root.sha256, tensors["root"].size)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
-    return GenomeFile(file.genome, file.task, file.arithmetic, file.normaliser, blob)
+    return replace(file, weights=blob)
 
 
 def _too_large(source: str) -> InputError:

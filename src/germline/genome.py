@@ -7,17 +7,20 @@ The id of a genome is the start of the SHA-256 of its canonical form, one line p
     settings {"a":1,...}            keys sorted, no spaces
     layout SHA256
     root birth SEED                 or: root snapshot SHA256
+                                    or: root foreign FORMAT PAYLOAD SHA256
     gene SEED SIGMA OPERATOR        one line per gene; SIGMA as the 4 hex digits of its bfloat16
 
-Genes come last, so a child's digest continues its parent's, and every ancestor's falls out on the
-way: one pass over a lineage names all of its prefixes.
+PAYLOAD is JSON like the settings, its floats as Python's `repr` gives them. Genes come last, so a
+child's digest continues its parent's, and every ancestor's falls out on the way: one pass over a
+lineage names all of its prefixes.
 """
 
 import hashlib
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -26,6 +29,8 @@ from germline.errors import InputError, explain
 
 FORMAT = 1
 MAX_GENES = 2**17
+TABLE_SIZE = 250_000_000
+"""The noise table of `uber` roots."""
 
 Uint32 = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
 Sha256 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
@@ -33,6 +38,11 @@ Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z][a-z0-9-]{0,63}\Z")]
 Text = Annotated[str, msgspec.Meta(max_length=1024)]
 Setting = int | bool | Text | Annotated[list[int | Text], msgspec.Meta(max_length=1024)]
 Settings = Annotated[dict[Text, Setting], msgspec.Meta(max_length=64)]
+
+Seeds = Annotated[tuple[Uint32, ...], msgspec.Meta(max_length=MAX_GENES)]
+Place = Annotated[int, msgspec.Meta(ge=0, lt=TABLE_SIZE)]
+Power = Annotated[float, msgspec.Meta(ge=-(2.0**16), le=2.0**16)]
+Pairs = Annotated[tuple[tuple[Place, Power], ...], msgspec.Meta(max_length=MAX_GENES)]
 
 
 class Gene(msgspec.Struct, frozen=True):
@@ -90,7 +100,41 @@ class Snapshot(
         return b"root snapshot %s\n" % self.sha256.encode()
 
 
-Root = Birth | Snapshot
+class Slices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The payload of `uber`: where in a table of noise the weights begin, and what was added."""
+
+    first: Place
+    genes: Pairs = ()
+
+
+class Foreign(
+    msgspec.Struct, frozen=True, tag="foreign", tag_field="kind", forbid_unknown_fields=True
+):
+    """Weights by another system's rules, checked by the SHA-256 of their float32 bytes.
+
+    A `seed-list` has a tuple of seeds for its payload, `uber` has `Slices`; `legacy` decodes them.
+    """
+
+    format: Literal["seed-list", "uber"]
+    payload: Seeds | Slices
+    sha256: Sha256
+
+    def __post_init__(self) -> None:
+        check_type("format", self.format, Literal["seed-list", "uber"])
+        kind = Slices if self.format == "uber" else Seeds
+        payload = check_type("payload", msgspec.to_builtins(self.payload), kind)
+        msgspec.structs.force_setattr(self, "payload", payload)
+        check_type("sha256", self.sha256, Sha256)
+
+    @property
+    def canonical(self) -> bytes:
+        """The root's line in the canonical form."""
+        payload = msgspec.to_builtins(self.payload)
+        text = json.dumps(payload, sort_keys=True, separators=(",", ":"))
+        return f"root foreign {self.format} {text} {self.sha256}\n".encode()
+
+
+Root = Birth | Snapshot | Foreign
 
 
 class PolicyRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -215,9 +259,9 @@ def check_seed(seed: int) -> None:
         raise InputError(f"seed: {seed!r} is not a whole number from 0 to 2^32 - 1")
 
 
-def check_type(name: str, value: object, kind: Any) -> None:  # noqa: ANN401 - any annotation
-    """Refuse what a file would not be allowed to say either."""
+def check_type(name: str, value: object, kind: Any) -> Any:  # noqa: ANN401 - any annotation
+    """Refuse what a file would not be allowed to say either; give it as a file would."""
     try:
-        msgspec.convert(value, kind)
+        return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         raise InputError(f"{name}: {explain(error)}") from None

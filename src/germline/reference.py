@@ -7,9 +7,9 @@ give the same bits; `germline genome hash --engine numpy` lets anyone compare.
 import numpy as np
 from numpy.typing import NDArray
 
-from germline import blobs, operators
+from germline import blobs, legacy, operators
 from germline.blobs import Blobs
-from germline.genome import Birth, Gene, Genome
+from germline.genome import Birth, Foreign, Gene, Genome
 from germline.layout import Layout
 from germline.noise import Stream, reference_noise, reference_words
 from germline.operators import Block, Gaussian, Lowrank, Sparse
@@ -19,10 +19,13 @@ Weights = NDArray[np.float32]
 
 def decode(genome: Genome, layout: Layout, snapshots: Blobs | None = None) -> Weights:
     """Rebuild all weights of a genome [params]."""
-    if isinstance(genome.root, Birth):
-        theta = birth(genome.root.seed, layout)
-    else:
-        theta = blobs.find(snapshots or {}, genome.root.sha256, layout.size)
+    match genome.root:
+        case Birth(seed=seed):
+            theta = birth(seed, layout)
+        case Foreign() as root:
+            theta = legacy.weights(root, layout)
+        case root:
+            theta = blobs.find(snapshots or {}, root.sha256, layout.size)
     for gene in genome.genes:
         theta = mutate(theta, gene, layout)
     return theta
