@@ -28,8 +28,8 @@ demo: $(READY) ## a network learns to balance a pole, and is tried on 100 fresh 
 	$(BIN)/germline eval $$run --episodes 100 --at-least 475 && \
 	echo "Replay the champion with: $(BIN)/germline play $$run"
 
-test: $(READY) ## every test that needs only Python
-	$(BIN)/python -m pytest $(PARALLEL) -m "not system"
+test: $(READY) ## every test that needs only Python and no patience
+	$(BIN)/python -m pytest $(PARALLEL) -m "not system and not slow"
 
 test-all: system $(READY) ## every test there is
 	$(BIN)/python -m pytest $(PARALLEL)

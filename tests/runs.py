@@ -45,6 +45,12 @@ CARTPOLE = {
     "stop": {"generations": 1},
 }
 
+FROSTBITE = {
+    "imports": [],
+    "task": {"name": "atari", "game": "frostbite", "size": [12, 10], "stack": 1, "limit": 8},
+    "policy": {"name": "conv", "filters": [2], "kernels": [4], "strides": [4], "hidden": [4]},
+}
+
 
 def small(changes=None, algorithm="ga"):
     """A spec of a few individuals and generations, some fields changed by dotted name."""

@@ -9,21 +9,24 @@ The modules in reading order, each importing only from those above it:
     noise       integer noise addressed by (seed, stream, index)
     layout      how a flat vector of weights is cut into a network's tensors
     operators   the mutation operators by name
-    genome      Gene, Birth, Snapshot, Genome and their ids
+    genome      Gene, Birth, Snapshot, Foreign, Genome and their ids
     disk        files read within bounds, written whole or not at all
     blobs       weights as content-addressed bytes
     files       genomes as JSON and safetensors
     mutation    what each operator does to the weights
+    legacy      weights of genomes that other systems published
     reference   decoding in plain numpy, the definition
     decode      decoding at a cost that does not grow with age
     policies    networks that play, in floats and in integers
     draws       everything a run draws at random, by counter
     messages    requests, evaluations, failures
     tasks       what a policy is scored on
+    proof       what exact arithmetic gives on every machine
     evaluate    decode, build, play: the work of one worker
     backends    who does the work, and the dispatcher above them
     algorithms  how a population moves: ask and tell
     run         the spec, the loop and the store
+    paper       published results to compare with
     presets     specs that come with Germline
     api         train, look back, score: Germline from Python
     cli         the command `germline`
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
     from germline.errors import InputError as InputError
     from germline.files import GenomeFile as GenomeFile
     from germline.genome import Birth as Birth
+    from germline.genome import Foreign as Foreign
     from germline.genome import Gene as Gene
     from germline.genome import Genome as Genome
     from germline.genome import Snapshot as Snapshot
@@ -52,6 +56,7 @@ __version__ = "0.2.0"
 _HOMES = {
     "Birth": "genome",
     "Decoder": "decode",
+    "Foreign": "genome",
     "Gene": "genome",
     "Genome": "genome",
     "GenomeFile": "files",

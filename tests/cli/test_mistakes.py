@@ -20,6 +20,8 @@ from germline.run import database
 from germline.run.store import Store
 from runs import CARTPOLE, begin, run, small, write
 
+IMPORT = "import seed-list seeds.json --out x"
+
 USAGE = {
     "no such command": ("trane cartpole", "No such command 'trane'. Did you mean 'train'?"),
     "no such option": ("--loud", "No such option: --loud; see germline --help"),
@@ -50,6 +52,10 @@ USAGE = {
     "option of play": ("play cart --workers 2", "No such option: --workers"),
     "option of digest": ("digest cart --json", "No such option: --json"),
     "option of envs": ("envs --jsn", "No such option: --jsn (Possible options: --json)"),
+    "record nothing": ("record", "Missing argument 'run'; see germline record --help"),
+    "record how often": ("record cart", "Missing option '--every'; see germline record --help"),
+    "reproduce nothing": ("reproduce", "Missing argument 'game'; see germline reproduce --help"),
+    "reproduce with a spec": ("reproduce frostbite --set seed=1", "No such option: --set"),
     "option of genome": ("genome new mlp --sed 1", "No such option: --sed"),
     "option without a value": ("train gym.toml --out", "'--out' requires an argument"),
     "two specs": ("train gym.toml more.toml", "unexpected extra argument(s) (more.toml)"),
@@ -116,7 +122,7 @@ FILES = {
     ),
     "file of runs": ("runs gym.toml", "gym.toml: is not a folder"),
     "near preset": ("presets cartpol", "'cartpol' is not a preset; did you mean cartpole?"),
-    "far preset": ("presets xyzzy", "'xyzzy' is not a preset; there are acrobot, cartpole"),
+    "far preset": ("presets xyzzy", "'xyzzy' is not a preset; there are acrobot, amidar"),
     "preset outside": ("presets ../cartpole", "'../cartpole' is not a preset"),
     "near environment": ("envs CartPol-v1", "'CartPol-v1' is in no environment's id; did you mean"),
     "far environment": ("envs xyzzy", "'xyzzy' is in no environment's id; germline envs lists all"),
@@ -226,6 +232,16 @@ SPECS = {
     "three displays": ("--json --plain -q", "--json, --plain and --quiet: give one of them"),
     "imports as text": ("--set imports=os", "imports: expected array, got str; given: 'os'"),
     "imports of commands": ("""--set 'imports=["os; rm"]'""", "given: ['os; rm']"),
+    "films without a board": (
+        "--film-every 2",
+        "--film-every: has no meaning without --tensorboard; give both",
+    ),
+    "films backwards": ("--tensorboard --film-every -1", "Invalid value for '--film-every'"),
+    "films of numbers": (
+        """--tensorboard --film-every 1 --trust --set 'imports=["games"]' """
+        """--set 'task={"name": "positive"}' --set policy.inputs=2 --set policy.outputs=2""",
+        "--film-every: task positive: there is nothing to look at",
+    ),
     "untrusted": (
         """--set 'imports=["broken"]'""",
         "imports: broken is code; add --trust to run it",
@@ -250,6 +266,37 @@ SPECS = {
     "out below a file": ("--out spec.toml/x", "spec.toml/x: cannot be made: Not a directory"),
     "out is a device": ("--out /dev/null", "/dev/null: cannot be made"),
     "out is a run": ("--out cart", "cart: holds a run already; go on with it by germline resume"),
+}
+
+PAPER = {
+    "near a game": ("reproduce frostbit", "is not a game of the paper; did you mean frostbite?"),
+    "far from games": ("reproduce pong", "'pong' is not a game of the paper; there are amidar"),
+    "another algorithm": ("reproduce frostbite --algorithm novelty", "'novelty' is not one of"),
+    "no frames": ("reproduce frostbite --frames 0", "Invalid value for '--frames'"),
+    "negative seed of a game": ("reproduce frostbite --seed -1", "Invalid value for '--seed'"),
+    "two displays of a game": ("reproduce frostbite --json -q", "give one of them"),
+    "films of a game": ("reproduce frostbite --film-every 3", "has no meaning without"),
+    "reproduce elsewhere": (
+        "reproduce frostbite --out cart",
+        "cart: is another run, its name is small, not reproduce-frostbite; give this one another",
+    ),
+    "reproduce another's damage": ("reproduce frostbite --out specless", "spec.toml: No such file"),
+    "protocol": ("eval cart --protocol ale", "'ale' is not one of 'paper'"),
+    "protocol with a number": (
+        "eval cart --protocol paper --episodes 9",
+        "--episodes: --protocol paper says how many; give one of the two",
+    ),
+    "protocol with a cap": ("eval cart --protocol paper --cap 9", "--cap: --protocol paper says"),
+    "protocol of a pole": ("eval cart --protocol paper", "is for Atari games, and"),
+    "record no run": ("record none --every 1", "none: is not a run: it has no run.db"),
+    "record never": ("record cart --every 0", "Invalid value for '--every'"),
+    "record backwards": ("record cart --every -2", "Invalid value for '--every'"),
+    "record a song": ("record cart --every 1 --ending wav", "'wav' is not one of 'gif', 'mp4'"),
+    "record nobody": ("record begun --every 1 --trust", "begun: has no champion yet"),
+    "record untrusted": ("record run --every 1", "games is code; add --trust to run it"),
+    "record numbers": ("record run --every 1 --trust", "there is nothing to look at"),
+    "record into a file": ("record cart --every 1 --out spec.toml", "cannot be made: File exists"),
+    "resume with films only": ("resume cart --film-every 2", "has no meaning without"),
 }
 
 RUNS = {
@@ -446,14 +493,73 @@ GENOMES = {
     "decode in no folder": ("genome decode egg.json --out none/x", "none/x: cannot be written"),
 }
 
+IMPORTS = {
+    "import what": ("import seeds", "No such command 'seeds'. Did you mean 'seed-list'?"),
+    "import no list": (
+        "import seed-list",
+        "Missing argument 'file'; see germline import seed-list",
+    ),
+    "import no slices": ("import uber", "Missing argument 'file'; see germline import uber --help"),
+    "import of no game": ("import seed-list seeds.json --out x", "Missing option '--env'"),
+    "import list nowhere": ("import seed-list seeds.json --env Pong-v4", "Missing option '--out'"),
+    "import slices nowhere": ("import uber uber.json", "Missing option '--out'"),
+    "import slices for a game": (
+        "import uber uber.json --env Frostbite-v4 --out x",
+        "No such option: --env",
+    ),
+    "newer id": (f"{IMPORT} --env ALE/Frostbite-v5", "'ALE/Frostbite-v5' is not NAME-v4, as in"),
+    "older id": (f"{IMPORT} --env Frostbite-v0", "--env: 'Frostbite-v0' is not NAME-v4"),
+    "name of a game": (f"{IMPORT} --env frostbite", "--env: 'frostbite' is not NAME-v4"),
+    "near game": (f"{IMPORT} --env Frostbit-v4", "'frostbit' is no game of ale-py; did you mean"),
+    "other skips": (f"{IMPORT} --env FrostbiteNoFrameskip-v4", "is no game of ale-py"),
+    "few actions": (f"{IMPORT} --env Pong-v4", "has 18 outputs, the task takes 6"),
+    "no list": (
+        "import seed-list none.json --env Frostbite-v4 --out x",
+        "No such file or directory",
+    ),
+    "genome for a list": (
+        "import seed-list egg.json --env Frostbite-v4 --out x",
+        "egg.json: expected array, got object",
+    ),
+    "lists of lists": (
+        "import seed-list lists.json --env Frostbite-v4 --out x",
+        "lists.json: [0]: expected int, got array",
+    ),
+    "list on a file": (
+        "import seed-list seeds.json --env Frostbite-v4 --out egg.json",
+        "egg.json: is there already; use --force",
+    ),
+    "list on a folder": (
+        "import seed-list seeds.json --env Frostbite-v4 --out empty --force",
+        "empty: is not a file",
+    ),
+    "list for slices": ("import uber seeds.json --out x", "seeds.json: expected object, got array"),
+    "genome for slices": ("import uber egg.json --out x", "missing required field game"),
+    "huge slices": ("import uber huge.json --out x", "huge.json: over 16 MiB, too large"),
+    "device for slices": ("import uber /dev/zero --out x", "/dev/zero: is not a file"),
+    "slices of pairs": ("import uber pairs.json --out x", "genes[0]: expected int, got array"),
+    "slices without powers": (
+        "import uber places.json --out x",
+        "places.json: genes after the first: [0]: expected array, got int",
+    ),
+    "slices of no game": (
+        "import uber nogame.json --out x",
+        "'frostbit' is no game of ale-py; did",
+    ),
+    "slices beyond": ("import uber beyond.json --out x", "the table ends 1 numbers after place"),
+    "slices on a file": ("import uber uber.json --out egg.json", "is there already; use --force"),
+}
+
 TABLE = {
     **USAGE,
     **FILES,
     **{name: (f"train gym.toml {options}", words) for name, (options, words) in SPECS.items()},
+    **PAPER,
     **RUNS,
     **PLAY,
     **EXPORT,
     **GENOMES,
+    **IMPORTS,
 }
 
 
@@ -496,6 +602,13 @@ def genomes(folder):
         "bare": b'{"germline": 1}',
         "list": b"[]",
         "forged": text.replace(egg.child(Gene(2, 0.5)).id, "0" * 16).encode(),
+        "seeds": b"[1, 2]",
+        "lists": b"[[1, 2]]",
+        "uber": b'{"game": "frostbite", "genes": [1, [2, 0.002]]}',
+        "pairs": b'{"game": "frostbite", "genes": [[2, 0.002]]}',
+        "places": b'{"game": "frostbite", "genes": [1, 2]}',
+        "nogame": b'{"game": "frostbit", "genes": [1]}',
+        "beyond": b'{"game": "frostbite", "genes": [249999999]}',
     }.items():
         (folder / f"{name}.json").write_bytes(data)
     with (folder / "huge.json").open("wb") as file:
@@ -586,5 +699,5 @@ def test_mistakes_through_the_real_command(case, here):
 
 
 def test_the_tables_share_no_name():
-    parts = USAGE, FILES, SPECS, RUNS, PLAY, EXPORT, GENOMES
+    parts = USAGE, FILES, SPECS, PAPER, RUNS, PLAY, EXPORT, GENOMES, IMPORTS
     assert len(TABLE) == sum(map(len, parts)) >= 80

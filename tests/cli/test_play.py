@@ -173,9 +173,8 @@ def test_a_film_has_the_score_of_eval(name, germline, made, tmp_path):
     ]
     assert [path.name for path in tmp_path.iterdir()] == [out.name]
     shapes = pictures(out)
-    assert set(shapes) == {(400, 600, 3)}
-    # One that looks like the one before is no picture of its own.
-    assert 1 < len(shapes) <= score["steps"][0] + 1
+    assert set(shapes) == {(428, 600, 3)}
+    assert len(shapes) == score["steps"][0] + 1
 
 
 COUNT = "import imageio, sys; print(*(p.shape for p in imageio.get_reader(sys.argv[1])), sep='\\n')"
@@ -191,7 +190,7 @@ def test_an_mp4_has_a_picture_per_step(name, made, tmp_path):
     assert said.splitlines()[0] == "episode 0: score 7 in 7 steps"
     assert [path.name for path in tmp_path.iterdir()] == [out.name]
     counted = subprocess.run([sys.executable, "-c", COUNT, out], capture_output=True, check=True)
-    assert counted.stdout.decode().splitlines() == ["(400, 600, 3)"] * 8
+    assert counted.stdout.decode().splitlines() == ["(428, 600, 3)"] * 8
 
 
 def test_a_film_that_is_there_is_replaced_only_if_said(germline, made, tmp_path):
@@ -201,7 +200,7 @@ def test_a_film_that_is_there_is_replaced_only_if_said(germline, made, tmp_path)
     assert refused(germline(*given)) == f"{out}: is there already; use --force to replace it"
     assert out.read_text() == "old"
     ok(germline(*given, "--force"))
-    assert set(pictures(out)) == {(400, 600, 3)}
+    assert set(pictures(out)) == {(428, 600, 3)}
 
 
 @pytest.mark.parametrize("name", RUNS)

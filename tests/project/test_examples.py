@@ -25,8 +25,14 @@ def test_example(example, tmp_path):
 @pytest.mark.parametrize("preset", presets.names())
 def test_preset(preset, tmp_path):
     """A generation of eight, by the real command."""
-    few = ["--set", "algorithm.population=8", "--set", "stop.generations=1"]
-    arguments = ["train", preset, "--out", tmp_path / "run", *few]
+    few = ["algorithm.population=8", "stop.generations=1"]
+    spec = presets.read(preset)
+    if spec.task["name"] == "atari":  # whole episodes of large networks would take minutes
+        own = {"es": ["centre_episodes=2"]}
+        fewer = own.get(spec.algorithm["name"], ["candidates=2", "candidate_episodes=2"])
+        few += ["task.limit=20", *(f"algorithm.{setting}" for setting in fewer)]
+    changes = [part for setting in few for part in ("--set", setting)]
+    arguments = ["train", preset, "--out", tmp_path / "run", *changes]
     command = [sys.executable, "-m", "germline", *arguments, "--backend", "serial"]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr

@@ -9,7 +9,18 @@ from typing import Any, NoReturn
 import typer
 
 import germline
-from germline.cli import catalogue, doctor, export, genome, play, show, train
+from germline.cli import (
+    catalogue,
+    doctor,
+    export,
+    genome,
+    imports,
+    play,
+    record,
+    reproduce,
+    show,
+    train,
+)
 from germline.errors import InputError, printable, shorten
 
 app = typer.Typer(
@@ -18,16 +29,22 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 PANELS: dict[str, dict[str, Any]] = {
-    "Evolve": {"train": train.train, "resume": train.resume, "fork": train.fork},
+    "Evolve": {
+        "train": train.train,
+        "resume": train.resume,
+        "fork": train.fork,
+        "reproduce": reproduce.reproduce,
+    },
     "Look": {
         "show": show.show,
         "runs": show.runs,
         "play": play.play,
+        "record": record.record,
         "eval": play.evaluate,
         "digest": show.digest,
     },
     "Find": {"presets": catalogue.presets, "envs": catalogue.envs, "doctor": doctor.doctor},
-    "Keep": {"export": export.app, "genome": genome.app},
+    "Keep": {"export": export.app, "genome": genome.app, "import": imports.app},
 }
 for panel, commands in PANELS.items():
     for name, command in commands.items():

@@ -7,7 +7,7 @@ import typer
 from germline.cli import options
 from germline.cli.charts import number
 from germline.cli.options import AsJson
-from germline.cli.output import console, say, say_json, table
+from germline.cli.output import console, say, say_json, subject, table
 from germline.errors import InputError, printable
 from germline.settings import nearest
 
@@ -22,7 +22,7 @@ def presets(
     json: AsJson = False,
 ) -> None:
     """List the presets, or print the spec of one, to start your own from."""
-    from germline import presets
+    from germline import paper, presets
 
     if name is not None:
         text = presets.text(name)
@@ -34,13 +34,14 @@ def presets(
     found = []
     for known in presets.names():
         spec = presets.read(known)
-        task = spec.task.get("id", spec.task["name"])
+        algorithm = spec.algorithm["name"]
+        published = paper.target(spec.task, algorithm, spec.stop.frames)
         found.append(
             {
                 "name": known,
-                "task": task,
-                "algorithm": spec.algorithm["name"],
-                "target": spec.stop.score,
+                "task": subject(spec.task),
+                "algorithm": algorithm,
+                "target": published if spec.stop.score is None else spec.stop.score,
                 "about": presets.about(known),
             }
         )

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from germline.cli.charts import counted, duration, number, sparkline
-from germline.cli.output import console, is_terminal, say, say_json
+from germline.cli.output import console, is_terminal, say, say_json, subject
 from germline.errors import InputError, printable
 
 if TYPE_CHECKING:
@@ -256,7 +256,7 @@ class Live(Quiet):
 def title(spec: "Spec") -> str:
     """A run in a few words."""
     algorithm = spec.algorithm["name"]
-    task = spec.task.get("id", spec.task["name"])
+    task = subject(spec.task)
     return f"{spec.name} · {task} · {algorithm} · seed {spec.seed}"
 
 

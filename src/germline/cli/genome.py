@@ -13,6 +13,7 @@ from germline.cli.output import say, say_json
 
 if TYPE_CHECKING:
     from germline.files import GenomeFile
+    from germline.genome import Foreign
     from germline.layout import Layout
 
 app = typer.Typer(no_args_is_help=True, help="Make, mutate, look at and decode genome files.")
@@ -103,6 +104,8 @@ def show(
     """Say what a genome is."""
     import msgspec
 
+    from germline.genome import Foreign
+
     source, layout = load(file)
     genome = source.genome
     facts: dict[str, Any] = {
@@ -121,6 +124,8 @@ def show(
     if json:
         say_json(facts)
         return
+    if isinstance(genome.root, Foreign):
+        facts["root"] = _foreign(genome.root)
     for key, value in facts.items():
         if value is None:
             continue
@@ -128,6 +133,12 @@ def show(
             value = "  ".join(f"{k}={v}" for k, v in value.items())
         shown = f"{value:,}" if isinstance(value, int) else value
         say(f"{key.replace('_', ' '):<12}{shown}")
+
+
+def _foreign(root: "Foreign") -> dict[str, str]:
+    """A root of another system without its payload, which may be long."""
+    count = len(root.payload) if isinstance(root.payload, tuple) else 1 + len(root.payload.genes)
+    return {"kind": "foreign", "format": root.format, "payload": f"{count:,} numbers"}
 
 
 @app.command("hash")

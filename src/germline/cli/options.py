@@ -82,7 +82,7 @@ def prepare(trust: bool) -> None:
     if trust:
         sys.path.insert(0, str(Path.cwd()))
     compiled.keep()
-    os.environ["XLA_FLAGS"] = compiled.single_threaded()
+    os.environ.update(compiled.single_threaded())
 
 
 def pairs(given: list[str]) -> dict[str, Any]:

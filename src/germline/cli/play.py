@@ -1,21 +1,21 @@
 """`germline eval` and `germline play`: an individual's score, and the sight of it."""
 
 import math
-import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
+from germline import paper
 from germline.cli import options
+from germline.cli import protocol as protocols
 from germline.cli.charts import counted, number
 from germline.cli.options import AsJson, Force, Trust
 from germline.cli.output import say, say_json
 from germline.cli.target import Environment, Imports, Where
 from germline.errors import InputError
 
-if TYPE_CHECKING:
-    from germline.run.score import Scores
+EPISODES = 100
 
 Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Which fresh episodes.")]
 Cap = Annotated[
@@ -25,7 +25,13 @@ Cap = Annotated[
 
 def evaluate(
     where: Where,
-    episodes: Annotated[int, typer.Option(min=1, max=100_000, help="How many.")] = 100,
+    episodes: Annotated[
+        int | None, typer.Option(min=1, max=100_000, help="How many; 100 if not said.")
+    ] = None,
+    protocol: Annotated[
+        Literal["paper"] | None,
+        typer.Option(help="200 episodes of an Atari game, beside the paper's own figures."),
+    ] = None,
     seed: Seed = 0,
     cap: Cap = None,
     env: Environment = None,
@@ -42,15 +48,19 @@ def evaluate(
     """Score an individual on fresh episodes, which no run has seen."""
     if at_least is not None and math.isnan(at_least):
         raise InputError("--at-least: nan is not a number that a mean can reach")
+    for name, value in (("--episodes", episodes), ("--cap", cap)):
+        if protocol and value is not None:
+            raise InputError(f"{name}: --protocol {protocol} says how many; give one of the two")
     with options.signals() as caught:
         options.prepare(trust)
         from germline.cli import target
         from germline.run.score import score
 
         file, modules = target.load(where, env, imports or [], trust=trust)
+        published = protocols.compared(file) if protocol else {}
         scores = score(
             file,
-            episodes,
+            paper.EPISODES if protocol else episodes or EPISODES,
             seed=seed,
             cap=cap,
             workers=workers,
@@ -59,14 +69,11 @@ def evaluate(
             stopped=lambda: bool(caught),
         )
     if json:
-        say_json({"id": file.genome.id, **_facts(scores)})
+        say_json({"id": file.genome.id, **protocols.facts(scores), **published})
     else:
-        low, high = min(scores.returns), max(scores.returns)
-        say(
-            f"{file.genome.id}: mean {number(scores.mean)} ± {number(scores.error)} over "
-            f"{counted(episodes, 'fresh episode')}, median {number(scores.median)}, "
-            f"from {number(low)} to {number(high)}"
-        )
+        protocols.say_scores(file.genome.id, scores)
+        if published:
+            protocols.say_compared(published)
     if at_least is not None and scores.mean < at_least:
         raise typer.Exit(1)
 
@@ -92,15 +99,10 @@ def play(
     trust: Trust = False,
 ) -> None:
     """Watch an individual play: in a window, in the terminal, as text or as a film."""
-    from germline.cli import screens
+    from germline.cli import films, screens
 
     screen = screens.choose(out, how, speed, replace=force)
-    os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
-    if not isinstance(screen, screens.Window):
-        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # draw without a screen
-    if "DISPLAY" not in os.environ:
-        os.environ.setdefault("MUJOCO_GL", "egl")
-    os.environ.setdefault("IMAGEIO_FFMPEG_NO_PREVENT_SIGINT", "1")  # which would fork beside JAX
+    films.prepare(window=isinstance(screen, screens.Window))
     with options.signals() as caught:
         options.prepare(trust)
         from germline.cli import target
@@ -123,15 +125,3 @@ def play(
         say(f"episode {place}: score {number(value)} in {counted(steps, 'step')}")
     if out is not None:
         say(f"{out}: {out.stat().st_size:,} bytes")
-
-
-def _facts(scores: "Scores") -> dict[str, object]:
-    return {
-        "episodes": len(scores.returns),
-        "mean": scores.mean,
-        "standard_error": scores.error,
-        "median": scores.median,
-        "returns": scores.returns,
-        "steps": scores.steps,
-        "frames": scores.frames,
-    }

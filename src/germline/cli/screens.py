@@ -1,4 +1,4 @@
-"""Where an episode is seen: a window, the terminal, lines of text, or a film in a file."""
+"""Where an episode is seen: a window, the terminal, lines of text; or it becomes a film."""
 
 import os
 import shutil
@@ -9,14 +9,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from germline.cli.charts import number
+from germline.cli.films import Film
 from germline.cli.output import is_terminal, say
 from germline.errors import InputError
 
 if TYPE_CHECKING:
     from germline.tasks.film import Shot
-
-
-ENDINGS = (".gif", ".mp4", ".webm", ".mov", ".mkv")
 
 
 class Text:
@@ -115,64 +113,7 @@ class Window(Text):
         self._wait(shot.pace)
 
 
-class Film(Text):
-    """A file, written whole or not at all."""
-
-    drawn = True
-
-    def __init__(self, path: Path, speed: float, *, replace: bool) -> None:
-        from germline import disk
-
-        super().__init__(speed)
-        disk.check_writable(path, replace=replace)
-        if not path.parent.is_dir():
-            raise InputError(f"{path}: {path.parent} is not a folder")
-        if path.suffix.lower() not in ENDINGS:
-            raise InputError(f"{path}: is no film by its ending; there are {', '.join(ENDINGS)}")
-        self.path = path
-        # The ending stays: it says what is written.
-        self.draft = path.with_name(f".germline-{os.getpid()}{path.suffix}")
-        self.writer: Any = None
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: object, where: TracebackType | None
-    ) -> None:
-        try:
-            if self.writer is not None:
-                self.writer.close()
-                if kind is None:
-                    self.draft.replace(self.path)
-        finally:
-            self.draft.unlink(missing_ok=True)
-
-    def show(self, shot: "Shot") -> None:
-        """Add a picture."""
-        if self.writer is None:
-            self.writer = self._opened(shot.pace * self.speed)
-        self.writer.append_data(shot.picture)
-
-    def _opened(self, pace: float) -> Any:  # noqa: ANN401 - imageio's writer
-        try:
-            import imageio
-        except ImportError:
-            raise InputError(
-                "--out: imageio is not here, add it with: pip install 'germline[video]'"
-            ) from None
-        gif = self.path.suffix.lower() == ".gif"
-        options: dict[str, Any] = {"fps": pace, "macro_block_size": 2}
-        if gif:
-            options = {"duration": 1000 / pace, "loop": 0}
-        try:
-            self.draft.touch()
-        except OSError as error:
-            raise InputError(f"{self.path}: cannot be written: {error.strerror}") from None
-        try:
-            return imageio.get_writer(self.draft, **options)
-        except Exception as error:  # of whatever plugin it found, or did not
-            raise InputError(f"{self.path}: cannot be made: {error}") from None
-
-
-def choose(out: Path | None, how: str | None, speed: float, *, replace: bool) -> Text:
+def choose(out: Path | None, how: str | None, speed: float, *, replace: bool) -> Text | Film:
     """Where to show an episode."""
     if out is not None:
         if how is not None:

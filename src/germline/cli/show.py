@@ -9,7 +9,7 @@ import typer
 from germline.cli import charts
 from germline.cli.charts import counted, duration, number
 from germline.cli.options import AsJson, Run
-from germline.cli.output import console, say, say_json, table
+from germline.cli.output import console, say, say_json, subject, table
 from germline.errors import InputError, printable
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def _facts(folder: Path, store: "Store") -> dict[str, Any]:
         "run": str(folder),
         "name": spec.name,
         "seed": spec.seed,
-        "task": spec.task.get("id", spec.task["name"]),
+        "task": subject(spec.task),
         "policy": spec.policy["name"],
         "algorithm": spec.algorithm["name"],
         "arithmetic": spec.arithmetic,

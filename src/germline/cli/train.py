@@ -1,18 +1,23 @@
 """`germline train`, `resume` and `fork`: a spec becomes a run."""
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from germline.cli import display, options
+from germline.cli import board, display, options
+from germline.cli.board import FilmEvery, TensorBoard
 from germline.cli.charts import counted
 from germline.cli.options import AsJson, Run, Trust
 from germline.cli.output import say, say_json
 from germline.errors import printable
 
 if TYPE_CHECKING:
+    from germline.algorithms.protocols import Report
+    from germline.run.loop import Ending
     from germline.run.spec import Resolved
+    from germline.run.stop import Totals
 
 Set = Annotated[
     list[str] | None,
@@ -43,14 +48,17 @@ def train(
     backend: Backend = None,
     workers: Workers = None,
     trust: Trust = False,
+    tensorboard: TensorBoard = False,
+    film_every: FilmEvery = 0,
     json: Json = False,
     plain: Plain = False,
     quiet: Quiet = False,
 ) -> None:
     """Begin a run and evolve until a stop rule holds."""
     display.check(json=json, plain=plain, quiet=quiet)
+    board.check(tensorboard, film_every)
     with options.signals() as caught:
-        changes = _changes(set_, backend, workers)
+        changes = changes_of(set_, backend, workers)
         from germline import presets
 
         given = presets.read(spec, changes)
@@ -61,9 +69,10 @@ def train(
 
         resolved = specs.resolve(given, trust=trust)
         folder = out or api.unused(Path("runs") / resolved.spec.name)
+        boarded = board_of(folder, resolved, tensorboard, film_every, trust, caught)
         loop.create(folder, resolved)
         shown = display.choose(folder, resolved.spec, json=json, plain=plain, quiet=quiet)
-        _evolve(folder, resolved, shown, trust, caught)
+        _end(evolve(folder, resolved, shown, trust, caught, boarded), folder, shown, trust, caught)
 
 
 def resume(
@@ -72,20 +81,24 @@ def resume(
     backend: Backend = None,
     workers: Workers = None,
     trust: Trust = False,
+    tensorboard: TensorBoard = False,
+    film_every: FilmEvery = 0,
     json: Json = False,
     plain: Plain = False,
     quiet: Quiet = False,
 ) -> None:
     """Go on with a run; stop rules and the backend may be changed, nothing else."""
     display.check(json=json, plain=plain, quiet=quiet)
+    board.check(tensorboard, film_every)
     with options.signals() as caught:
-        changes = _changes(set_, backend, workers)
+        changes = changes_of(set_, backend, workers)
         options.prepare(trust)
         from germline import api
 
         resolved = api.go_on(run, changes, trust=trust)
+        boarded = board_of(run, resolved, tensorboard, film_every, trust, caught)
         shown = display.choose(run, resolved.spec, json=json, plain=plain, quiet=quiet)
-        _evolve(run, resolved, shown, trust, caught)
+        _end(evolve(run, resolved, shown, trust, caught, boarded), run, shown, trust, caught)
 
 
 def fork(
@@ -112,9 +125,10 @@ def fork(
         say(f"{folder}: {counted(generation, 'generation')} of {run}. Go on with: {again}")
 
 
-def _changes(
+def changes_of(
     given: list[str] | None, backend: str | None, workers: int | None
 ) -> dict[str, object]:
+    """The fields of a spec that options change, by dotted names."""
     changes: dict[str, object] = dict(options.pairs(given or []))
     if backend is not None:
         changes["backend.name"] = backend
@@ -127,25 +141,67 @@ def _trusted(trust: bool) -> str:
     return " --trust" if trust else ""
 
 
-def _evolve(
-    folder: Path, resolved: "Resolved", shown: display.Display, trust: bool, caught: list[int]
-) -> None:
-    """Run until a stop rule holds or a signal is caught, and say how it ended."""
+def board_of(
+    folder: Path,
+    resolved: "Resolved",
+    tensorboard: bool,
+    every: int,
+    trust: bool,
+    caught: list[int],
+) -> board.Board | None:
+    """Who writes for TensorBoard, if that was asked for."""
+    if not tensorboard:
+        return None
+    return board.Board(
+        folder, resolved, every, trust=trust, stopped=lambda: bool(caught), warn=_warn
+    )
+
+
+def evolve(
+    folder: Path,
+    resolved: "Resolved",
+    shown: display.Display,
+    trust: bool,
+    caught: list[int],
+    boarded: board.Board | None,
+) -> "Ending":
+    """Run until a stop rule holds or a signal is caught."""
     from germline.run import loop
 
-    with shown, loop.backend_of(resolved.spec.backend, trust=trust) as backend:
-        ending = loop.evolve(
+    with (
+        shown,
+        boarded or contextlib.nullcontext(),
+        loop.backend_of(resolved.spec.backend, trust=trust) as backend,
+    ):
+
+        def begun(history: "list[tuple[Report, Totals]]") -> None:
+            shown.begin(history)
+            if boarded is not None:
+                boarded.begin(history)
+
+        return loop.evolve(
             folder,
             resolved,
             backend,
-            begun=shown.begin,
+            begun=begun,
             listener=shown.generation,
+            aside=None if boarded is None else boarded.generation,
             ticker=shown.tick,
             stopped=lambda: bool(caught),
-            warn=lambda text: typer.echo(f"germline: {printable(text)}", err=True),
+            warn=_warn,
         )
+
+
+def _end(
+    ending: "Ending", folder: Path, shown: display.Display, trust: bool, caught: list[int]
+) -> None:
+    """Say how it ended, and what can be done next."""
     if ending.reason is not None:
         shown.end(ending, f"Watch the champion with: germline play {folder}{_trusted(trust)}")
         return
     shown.end(ending, f"Go on with: germline resume {folder}{_trusted(trust)}")
     raise typer.Exit(128 + caught[0])
+
+
+def _warn(text: str) -> None:
+    typer.echo(f"germline: {printable(text)}", err=True)

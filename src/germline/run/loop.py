@@ -93,6 +93,7 @@ def evolve(
     *,
     begun: Callable[[list[tuple[Report, Totals]]], None] = lambda history: None,
     listener: Listener = lambda report, totals: None,
+    aside: Listener | None = None,
     ticker: Ticker = lambda moment: None,
     stopped: Callable[[], bool] = lambda: False,
     warn: Callable[[str], None] = lambda text: None,
@@ -101,7 +102,8 @@ def evolve(
 
     `begun` hears of the generations that are there already, once the store is this process's own,
     `listener` of every new one, `ticker` of what happens between, `warn` of what may make
-    results differ.
+    results differ. `aside` hears of a new one when it is in the store, to do what takes time of
+    its own; that is not the run's.
     """
     with Store.open(folder, write=True) as store:
         now = machine.about(resolved.spec.backend.name)
@@ -109,7 +111,7 @@ def evolve(
             warn(text)
         now["spec"] = resolved.problem.spec_hash
         begun(store.progress())
-        session = _Session(store, resolved, backend, listener, ticker, stopped, now)
+        session = _Session(store, resolved, backend, listener, ticker, stopped, now, aside)
         try:
             return session.run()
         finally:
@@ -128,6 +130,7 @@ class _Session:
         ticker: Ticker,
         stopped: Callable[[], bool],
         now: dict[str, Any],
+        aside: Listener | None,
     ) -> None:
         self.now = now
         self.store = store
@@ -137,6 +140,7 @@ class _Session:
         self.backend = backend
         self.dispatcher = Dispatcher(backend, patience=resolved.spec.backend.patience)
         self.listener = listener
+        self.aside = aside
         self.ticker = ticker
         self.stopped = stopped
         self.opened = False
@@ -171,6 +175,8 @@ class _Session:
             kept = (state.generation, self.algorithm.encode(state)) if due else None
             self.writes.append(partial(self.store.finish, report, totals, kept))
             self.listener(report, totals)
+            if self.aside is not None:
+                self._step_aside(self.aside, report, totals)
         return Ending(None, state.generation, totals)
 
     def flush(self) -> None:
@@ -185,6 +191,13 @@ class _Session:
             self.writes = []  # the disk does not take it, and would not take it again
             raise
         self.writes = []
+
+    def _step_aside(self, aside: Listener, report: Report, totals: Totals) -> None:
+        """Let others do what is no part of the run, with the clock stopped."""
+        self.flush()
+        before = time.monotonic()
+        aside(report, totals)
+        self.started += time.monotonic() - before
 
     def _results(self, state: State) -> list[Result] | None:
         """All results of a phase, from the store and from the workers; None if stopped."""
@@ -278,7 +291,9 @@ def recall(folder: Path, name: str, *, trust: bool = False) -> GenomeFile:
         if (context := progress.context(state)) is not None:
             frozen = msgspec.msgpack.decode(context, type=Frozen)
             normaliser = Normaliser(frozen.mean, frozen.std)
-        return GenomeFile(genome, problem.task, problem.arithmetic, normaliser, weights)
+        return GenomeFile(
+            genome, problem.task, problem.arithmetic, normaliser, weights, problem.siblings
+        )
 
 
 def check(folder: Path, requests: list[Request], known: Mapping[int, str]) -> None:

@@ -9,7 +9,7 @@ import msgspec
 
 from germline import bfloat16
 from germline.errors import InputError
-from germline.genome import Gene, Root, Snapshot
+from germline.genome import Birth, Gene, Root, Snapshot
 from germline.messages import Evaluation, Failure, Key, Request, Result, Sums, encode
 
 Number = Callable[[str], int]
@@ -45,6 +45,8 @@ def of_individual(request: Request, number: Number) -> tuple[Any, ...]:
         root = genome.root
         if isinstance(root, Snapshot):
             return name, generation, None, None, None, None, bytes.fromhex(root.sha256)
+        if not isinstance(root, Birth):
+            raise InputError("root: runs begin with births, or with weights as they are")
         return name, generation, None, root.seed, None, None, None
     gene = genome.genes[-1]
     assert genome.parent_digest is not None
