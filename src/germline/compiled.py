@@ -34,11 +34,16 @@ def single_threaded() -> dict[str, str]:
     """Settings that keep a process to one thread, XLA's flags of the user's own among them.
 
     Without asynchronous dispatch, results are computed by whoever asks for them, which spares a
-    step of an emulator two changes of threads.
+    step of an emulator two changes of threads. Huge pages, which a process gets if it is started
+    with this setting, make weights that fell out of the cache quicker to read again.
     """
     given = os.environ.get("XLA_FLAGS", "")
     flags = given if SINGLE_THREADED in given else f"{given} {SINGLE_THREADED}".strip()
-    return {"XLA_FLAGS": flags, "JAX_CPU_ENABLE_ASYNC_DISPATCH": "0"}
+    return {
+        "XLA_FLAGS": flags,
+        "JAX_CPU_ENABLE_ASYNC_DISPATCH": "0",
+        "GLIBC_TUNABLES": os.environ.get("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1"),
+    }
 
 
 def settle(turn: int) -> None:

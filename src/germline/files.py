@@ -158,6 +158,8 @@ def from_json(text: bytes, source: str = "genome") -> GenomeFile:
             f"{source}: id: the file says {document.id[:16]!r}, its contents give "
             f"{genome.id!r}; if you changed it on purpose, remove the id"
         )
+    if document.siblings and document.arithmetic == "exact":
+        raise InputError(f"{source}: siblings: shared products are floats, the arithmetic is exact")
     facts = document.task, document.arithmetic, document.normaliser
     return GenomeFile(genome, *facts, siblings=document.siblings)
 

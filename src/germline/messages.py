@@ -6,6 +6,7 @@ a parent is written once for all of its children.
 
 import hashlib
 from collections.abc import Sequence
+from importlib import metadata
 from itertools import groupby
 from typing import NamedTuple
 
@@ -39,10 +40,12 @@ class Problem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def spec_hash(self) -> str:
-        """SHA-256 over the task, the policy, the arithmetic and the version of genomes."""
+        """SHA-256 over the task, the policy, the arithmetic, and the versions that matter."""
         facts = msgspec.to_builtins(self)
         if not self.siblings:
             del facts["siblings"]  # which older runs did not know
+        if self.task.name == "atari":
+            facts["ale-py"] = metadata.version("ale-py")
         text = msgspec.json.encode([FORMAT, facts], order="sorted")
         return hashlib.sha256(text).hexdigest()
 

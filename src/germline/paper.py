@@ -90,6 +90,8 @@ def target(task: Mapping[str, Any], algorithm: str, frames: int | None) -> int |
     """The figure for what a spec is about, if the paper has one."""
     if task["name"] != "atari" or task.get("game") not in TABLE or algorithm not in ALGORITHMS:
         return None
+    if frames is not None and frames < FRAMES:
+        return None
     return figure(task["game"], algorithm, frames or FRAMES).score
 
 

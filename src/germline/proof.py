@@ -17,14 +17,12 @@ from germline.errors import InputError
 from germline.genome import Birth, Gene, Genome
 from germline.noise import Stream, reference_words
 from germline.policies.conv import Conv
-from germline.policies.integers import Blocks
-from germline.policies.networks import build
+from germline.policies.networks import alone, build
 from germline.tasks.atari import Atari, Console
 from germline.tasks.protocols import Episode
 
 OBSERVATIONS = 200
 OPERATORS = ("gaussian", "block:layer", "block:row", "sparse:0.1", "lowrank:2")
-BLOCKS: tuple[Blocks, ...] = ("float32", "whole")  # as populations and as individuals compute
 NETWORK = "e264ffea211f932788ed8f0d332cc6bb6b346f792020a23376614e5c148e9bd7"
 GAME = "6e0136b3b39e19dede5a7407d8a035d2f8da74781caf682288f454100b728dc9"
 
@@ -45,21 +43,23 @@ def check(task: str) -> None:
 
 
 def network() -> str:
-    """Weights of a lineage with every operator, and what they answer to random pixels."""
+    """Weights of a lineage with every operator, and what they answer to random pixels.
+
+    Once as populations compute on this machine, and once as individuals do.
+    """
     spec, theta = _individual()
     digest = hashlib.sha256(np.asarray(theta, "<f4").tobytes())
     words, _ = reference_words(1, Stream.WEIGHTS, 0, 4 * math.prod(spec.observation))
     seen = (words & np.uint32(255)).astype(np.uint8).reshape(4, *spec.observation)
-    for blocks in BLOCKS:
-        logits = _answers(build(spec, theta, "exact", blocks=blocks), seen)
-        digest.update(np.asarray(logits, "<i4").tobytes())
+    for policy in (build(spec, theta, "exact"), alone(spec, theta, "exact")):
+        digest.update(np.asarray(_answers(policy, seen), "<i4").tobytes())
     return digest.hexdigest()
 
 
 def game() -> str:
     """All that a small network sees and answers in the first observations of an episode."""
     spec, theta = _individual()
-    policy = build(spec, theta, "exact", blocks=BLOCKS[-1])
+    policy = alone(spec, theta, "exact")
     console = Console(Atari("frostbite"))
     look = jax.jit(console.eyes.see)
     shape, dtype = console.eyes.shown()

@@ -62,6 +62,7 @@ RUNS = {
     },
     "Atari in integers": {
         "arithmetic": "exact",
+        "lineage": 3,
         "task": {"name": "atari", "game": "asteroids", "size": [24, 20], "stack": 2},
         "policy": {"name": "conv", "filters": [4], "kernels": [8], "strides": [4], "hidden": [8]},
         "algorithm": {

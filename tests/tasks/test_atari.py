@@ -329,7 +329,7 @@ def small_players(arithmetic="exact", siblings=0, count=3, game="frostbite"):
     actions = Atari(game).space().outputs
     spec = policies.make("conv", {"filters": [4, 8], "hidden": [16], "actions": actions})
     if arithmetic == "exact":
-        spec = policies.exact(spec, sigma=0.1)
+        spec = policies.exact(spec, sigma=0.1, genes=1)
     birth = Genome(policies.reference("conv", spec), Birth(1))
     operator = "lowrank:1" if siblings else "gaussian"
     genomes = [birth.child(Gene(i, 0.1, operator)) for i in range(count)]
@@ -393,3 +393,25 @@ def test_what_is_filmed_is_what_is_played():
     assert {shot.picture.shape for shot in shots} == {(210, 160, 3)}
     assert len({shot.picture.tobytes() for shot in shots}) > 5
     assert shots[0].pace == 15
+
+
+def test_a_lost_life_is_noticed_after_one_was_won():
+    console = Console(Atari("frostbite", episodic_life=True))
+
+    class Ale:
+        counts = iter([5, 5, 4])
+
+        def lives(self):
+            return next(self.counts)
+
+    console.lives, console.ale = 4, Ale()
+    assert [console._lost() for _ in range(3)] == [False, False, True]
+
+
+def test_who_was_not_born_by_a_low_rank_mutation_stands_for_itself():
+    players = small_players("float32", siblings=4, count=2)
+    parent = players.genomes[0]
+    players.genomes = [parent.child(Gene(7, 0.1)), parent.child(Gene(8, 0.1, "lowrank:1")), parent]
+    found = Atari("frostbite").play(players, [Episode(n, 3, 30) for n in (0, 1, 2)])
+    assert [outcome.steps for outcome in found] == [30, 30, 30]
+    assert len({players.group(number) for number in range(3)}) == 3

@@ -41,12 +41,18 @@ class _Round:
     out: dict[Key, _Out] = field(default_factory=dict)
     tries: dict[Key, int] = field(default_factory=dict)
 
-    def batch(self, size: int) -> list[Request]:
-        """The next requests, of about `size` episodes; what was lost goes first."""
+    def batch(self, size: int, family: int) -> list[Request]:
+        """The next requests, of about `size` episodes; what was lost goes first.
+
+        Siblings that share products are not parted: one of another family ends a batch of at least
+        `family` requests.
+        """
         if self.again:
             return self.again.popleft()
         batch: list[Request] = []
         while self.waiting and size > 0:
+            if 0 < family <= len(batch) and _parent(self.waiting[0]) != _parent(batch[-1]):
+                break
             batch.append(self.waiting.popleft())
             size -= len(batch[-1].episode_seeds)
         return batch
@@ -61,13 +67,20 @@ class Dispatcher:
 
     It learns how long episodes take and sizes batches to `BATCH_SECONDS`. A request is overdue
     after `patience` seconds, twice that at each new attempt, or twenty times what its batch should
-    take; after so many `attempts` it is a failure.
+    take; after so many `attempts` it is a failure. Where `siblings` share products, a batch has
+    at least twice as many episodes, so that a lane that is done can take another.
     """
 
     def __init__(
-        self, backend: Backend, *, attempts: int = ATTEMPTS, patience: float = PATIENCE
+        self,
+        backend: Backend,
+        *,
+        attempts: int = ATTEMPTS,
+        patience: float = PATIENCE,
+        siblings: int = 0,
     ) -> None:
         self.backend = backend
+        self.siblings = siblings
         self.attempts = attempts
         self.patience = patience
         self._size = float(FIRST)  # of a batch, in episodes
@@ -92,11 +105,11 @@ class Dispatcher:
         """Keep a few batches under way for every worker; say whether there was anything to do."""
         handed = False
         workers = max(1, len(self.backend.workers()))
-        size = max(1, min(math.ceil(now.total / workers), int(self._size)))
+        size = max(1, min(math.ceil(now.total / workers), max(int(self._size), 2 * self.siblings)))
         room = IN_FLIGHT * workers * size - sum(
             len(o.request.episode_seeds) for o in now.out.values()
         )
-        while room > 0 and (batch := now.batch(size)):
+        while room > 0 and (batch := now.batch(size, self.siblings)):
             episodes = sum(len(request.episode_seeds) for request in batch)
             patience = self.patience * 2 ** max(now.tries.get(r.key, 0) for r in batch)
             due = time.monotonic() + max(patience, 20 * episodes * self._seconds)
@@ -173,4 +186,8 @@ class Dispatcher:
 
 
 def _family(request: Request) -> tuple[str, Key]:
-    return request.genome.parent_digest or "", request.key
+    return _parent(request), request.key
+
+
+def _parent(request: Request) -> str:
+    return request.genome.parent_digest or ""

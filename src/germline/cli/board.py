@@ -73,6 +73,7 @@ class Board:
         self.folder = folder / "tensorboard"
         self.imports = resolved.spec.imports
         self.every = every
+        self.broken = False
         self.trust = trust
         self.stopped = stopped
         self.warn = warn
@@ -102,6 +103,15 @@ class Board:
 
     def generation(self, report: "Report", totals: "Totals") -> None:
         """Write a generation that is in the store, and film its champion if it is its turn."""
+        if self.broken:
+            return
+        try:
+            self._generation(report, totals)
+        except OSError as error:  # a run is worth more than its log
+            self.warn(f"--tensorboard: no more is written: {error}")
+            self.broken = True
+
+    def _generation(self, report: "Report", totals: "Totals") -> None:
         self._numbers(report, totals, time.time())
         turn = self.every and report.generation % self.every == 0
         if not turn or report.generation in self.there[FILM]:

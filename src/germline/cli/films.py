@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from germline.tasks.film import Shot
 
 ENDINGS = (".gif", ".mp4", ".webm", ".mov", ".mkv")
+MAX_PICTURES = 10_000  # of a GIF, which is put together in memory
 HEIGHT = 14  # of the caption, at the size in which letters are 6 wide and 11 high
 READABLE = 300  # columns above which letters are drawn larger
 # Neither times nor versions in the file, and bits that do not depend on the number of cores.
@@ -73,7 +74,7 @@ class Film:
         self, kind: type[BaseException] | None, error: object, where: TracebackType | None
     ) -> None:
         try:
-            if self.writer is not None:
+            if self.writer is not None and (kind is None or not isinstance(self.writer, Gif)):
                 self.writer.close()
                 if kind is None:
                     self.draft.replace(self.path)
@@ -122,6 +123,10 @@ class Gif:
         """Add a picture as it is; no colour of it changes where there are at most 256."""
         from PIL import Image
 
+        if len(self.pictures) >= MAX_PICTURES:
+            raise InputError(
+                f"a GIF has at most {MAX_PICTURES:,} pictures; end it with --cap, or write .mp4"
+            )
         self.pictures.append(Image.fromarray(picture).quantize(dither=Image.Dither.NONE))
 
     def save(self, out: Any, pace: float) -> None:  # noqa: ANN401 - a path or a stream

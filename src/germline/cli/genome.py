@@ -120,6 +120,7 @@ def show(
         "last_gene": msgspec.to_builtins(genome.genes[-1]) if genome.genes else None,
         "task": msgspec.to_builtins(source.task),
         "arithmetic": source.arithmetic,
+        "siblings": source.siblings or None,
     }
     if json:
         say_json(facts)

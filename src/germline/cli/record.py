@@ -48,7 +48,7 @@ def record(
                 name = report.champion
                 path = folder / f"generation-{report.generation:06}-{name}.{ending}"
                 if path.exists() and not force:
-                    say(f"{path}: is there already")
+                    say(f"{path}: is there already; --force films it again")
                     continue
                 if name in done:  # who was champion before plays the same episode again
                     scores = done[name][1]

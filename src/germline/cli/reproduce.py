@@ -78,7 +78,9 @@ def reproduce(
             shown.end(ending, f"Go on with: {again}")
             raise typer.Exit(128 + caught[0])
         shown.end(ending, f"Its champion plays {paper.EPISODES} fresh episodes now.")
-        champion, scores = _scored(folder, 1 if backend == "serial" else workers, caught, again)
+        engine = resolved.spec.backend
+        count = 1 if engine.name == "serial" else engine.workers
+        champion, scores = _scored(folder, count, caught, again)
     passed = scores.mean >= figure.score
     found = {
         "event": "outcome",
@@ -158,7 +160,7 @@ def _scored(
             champion, paper.EPISODES, workers=workers, stopped=lambda: bool(caught)
         )
     except KeyboardInterrupt:
-        say(f"{folder}: is trained but not scored. Go on with: {again}")
+        typer.echo(f"{folder}: is trained but not scored. Go on with: {again}", err=True)
         raise
 
 

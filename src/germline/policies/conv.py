@@ -14,6 +14,7 @@ from germline.policies.steps import Shifts, Steps, stepped
 
 Side = Annotated[int, msgspec.Meta(ge=1, le=4096)]
 Sides = Annotated[tuple[Side, ...], msgspec.Meta(min_length=1, max_length=64)]
+MAX_PATCHES = 2**26  # numbers that the windows of a convolution see, laid out for one observation
 Picture = Annotated[tuple[Side, ...], msgspec.Meta(min_length=3, max_length=3)]
 
 
@@ -54,6 +55,8 @@ class Conv(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             rows, columns = (window(n, kernel, stride, self.padding)[0] for n in (rows, columns))
             if min(rows, columns) < 1:
                 raise InputError(f"kernels: nothing is left of the picture after {name}")
+            if (patches := rows * columns * kernel * kernel * channels) > MAX_PATCHES:
+                raise InputError(f"kernels: {name} would see {patches:,} numbers, too many")
             channels = filters
         widths = (rows * columns * channels, *self.hidden)
         for number, shape in enumerate(pairwise(widths), 1):

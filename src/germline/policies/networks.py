@@ -75,6 +75,14 @@ def build(
     return _in_integers(cast(ExactNetwork, spec), blocks, theta)
 
 
+def alone(
+    spec: PolicySpec, theta: Array, arithmetic: Arithmetic, context: Context | None = None
+) -> Policy:
+    """Give the policy of an individual that is played one at a time, as fast as that can be."""
+    whole = arithmetic == "exact" and jax.default_backend() == "cpu"
+    return build(spec, theta, arithmetic, context=context, blocks="whole" if whole else None)
+
+
 @partial(jax.jit, static_argnames=("spec", "arithmetic"))
 def _in_floats(
     spec: Network, arithmetic: Arithmetic, theta: jax.Array, context: Context | None

@@ -138,7 +138,11 @@ class _Session:
         self.problem = resolved.problem
         self.algorithm = resolved.algorithm
         self.backend = backend
-        self.dispatcher = Dispatcher(backend, patience=resolved.spec.backend.patience)
+        self.dispatcher = Dispatcher(
+            backend,
+            patience=resolved.spec.backend.patience,
+            siblings=resolved.problem.siblings,
+        )
         self.listener = listener
         self.aside = aside
         self.ticker = ticker

@@ -69,7 +69,7 @@ def score(
             if blob is not None:
                 backend.put(blob)
         found: dict[Key, Evaluation] = {}
-        for answers in Dispatcher(backend).run(requests, stopped):
+        for answers in Dispatcher(backend, siblings=file.siblings).run(requests, stopped):
             for answer in answers:
                 if isinstance(answer, Failure):
                     raise _unplayable(file, answer.reason)

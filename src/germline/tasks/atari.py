@@ -165,7 +165,7 @@ class Console:
         reward, over, before = 0, False, None
         for left in range(skip - 1, -1, -1):
             reward += ale.act(self._sticky(code) if task.sticky else code)
-            over = ale.game_over() or (task.episodic_life and ale.lives() < self.lives)
+            over = ale.game_over() or (task.episodic_life and self._lost())
             if left == 1 and task.pool:
                 self.take(into[0])
                 before = ale.getScreenRGB() if self.drawn else None
@@ -195,6 +195,11 @@ class Console:
 
     def close(self) -> None:
         """Nothing is open; the emulator goes with its lane."""
+
+    def _lost(self) -> bool:
+        """Whether this frame cost a life."""
+        before, self.lives = self.lives, self.ale.lives()
+        return bool(self.lives < before)
 
     def _sticky(self, code: Any) -> Any:  # noqa: ANN401 - an action of ale-py
         """The action of this frame: the one before, if chance will have it."""

@@ -11,7 +11,7 @@ or an individual alone in all of them, in one fixed shape.
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import equinox as eqx
@@ -74,6 +74,8 @@ class Eyes(Protocol):
 
     `sight` is what the eyes remember of the episode, such as the frames before.
     """
+
+    def __hash__(self) -> int: ...
 
     def shown(self) -> tuple[tuple[int, ...], str]:
         """The shape and dtype of what a lane shows."""
@@ -141,6 +143,7 @@ class _Table:
         self.single = space.head is None and not space.sizes and not space.binary
         self.seats: list[int] = [0] * width  # the player in each lane
         self.policy: Policy | None = None
+        self.acts: Callable[..., Any] = _any
         self.changed = True
 
     def play(
@@ -187,12 +190,11 @@ class _Table:
     def _act(self, memory: Any) -> tuple[Any, Any]:  # noqa: ANN401
         if self.policy is None or self.changed:
             self.policy = self.players.together(self.seats, self.policy)
+            self.acts = _acting(self.space, self.eyes, self.policy)
             self.changed = False
         if memory is None:
             memory = _beginning(self.eyes, self.policy, len(self.lanes))
-        act = _act if all_arrays(self.policy) else _act_any
-        given = self.shown, memory, self.fresh
-        actions, memory = act(self.space, self.eyes, self.policy, *given)
+        actions, memory = self.acts(self.shown, memory, self.fresh)
         chosen = np.asarray(actions)
         return chosen.tolist() if self.single else [np.asarray(a) for a in chosen], memory
 
@@ -201,7 +203,7 @@ class _Table:
         playing: dict[int, int],
         memory: Any,  # noqa: ANN401
     ) -> tuple[dict[int, int], Any]:
-        """Leave out lanes that are done, to half as many or fewer."""
+        """Leave out lanes that are done, to half as many or fewer; all are of one player."""
         width = 1 << (len(playing) - 1).bit_length()
         idle = [i for i in range(len(self.lanes)) if i not in playing]
         keep = [*playing, *idle][:width]
@@ -258,5 +260,23 @@ def _again(fresh: Array, start: Any, now: Any) -> Any:  # noqa: ANN401 - trees o
     return jax.tree.map(lambda new, old: jnp.where(fresh, new, old), start, now)
 
 
-_act = partial(jax.jit, static_argnames=("space", "eyes"))(_acted)
-_act_any = eqx.filter_jit(_acted)
+def _acting(space: Space, eyes: Eyes, policy: Policy) -> Callable[..., Any]:
+    """The compiled step of a policy, of what is shown, remembered and fresh."""
+    if not all_arrays(policy):
+        return partial(_any, space, eyes, policy)
+    # Its bare arrays: to take a module apart at every step costs 20 µs.
+    leaves, tree = jax.tree.flatten(policy)
+    return partial(_compiled(space, eyes, tree), leaves)
+
+
+_any = eqx.filter_jit(_acted)
+
+
+@lru_cache(maxsize=64)
+def _compiled(space: Space, eyes: Eyes, tree: Any) -> Callable[..., Any]:  # noqa: ANN401
+    def acted(
+        leaves: list[Array], shown: Array, memory: tuple[Any, Carry], fresh: Array
+    ) -> tuple[Array, tuple[Any, Carry]]:
+        return _acted(space, eyes, jax.tree.unflatten(tree, leaves), shown, memory, fresh)
+
+    return jax.jit(acted)

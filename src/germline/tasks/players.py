@@ -10,7 +10,7 @@ from germline.decode import Decoder, Recipe
 from germline.files import Arithmetic
 from germline.genome import Genome
 from germline.policies.context import Context
-from germline.policies.networks import build
+from germline.policies.networks import alone, build
 from germline.policies.protocols import Network, Policy, PolicySpec
 from germline.policies.shared import Siblings, siblings
 
@@ -52,24 +52,24 @@ class Players:
     def policy(self, number: int) -> Policy:
         """One individual's policy."""
         theta = self.decoder.decode(self.genomes[number])
-        if self.exact and jax.default_backend() == "cpu":
-            return self.build(theta, blocks="whole")
-        return self.build(theta)
+        return alone(self.spec, theta, self.arithmetic, self.context)
 
     def group(self, number: int) -> object:
         """What those who can be played by one `together` have in common."""
         if not self.siblings:
             return number
         genome = self.genomes[number]
-        return genome.parent_digest or genome.digest
+        return genome.parent_digest if _shares(genome) else genome.digest
 
     def together(self, numbers: Sequence[int], before: Policy | None = None) -> Policy:
         """One policy for lanes with these players, all of one group, as that of `before` was."""
         if not self.siblings:
             return self.policy(numbers[0])
         members = [self.genomes[number] for number in numbers]
-        parent = self.decoder.base(members[0])
-        genes = [genome.genes[-1] if genome.genes else None for genome in members]
+        # Who was not born by a low-rank mutation stands for itself; its group may have children.
+        genes = [genome.genes[-1] if _shares(genome) else None for genome in members]
+        first = members[0]
+        parent = self.decoder.base(first) if genes[0] else self.decoder.decode(first)
         return siblings(
             cast(Network, self.spec),
             parent,
@@ -88,3 +88,8 @@ class Players:
 def all_arrays(policy: Policy) -> bool:
     """Whether plain `jax.jit` takes a policy as an argument."""
     return all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(policy))
+
+
+def _shares(genome: Genome) -> bool:
+    """Whether an individual is its parent and a mutation that can share its products."""
+    return bool(genome.genes) and genome.genes[-1].operator.startswith("lowrank")
