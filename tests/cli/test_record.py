@@ -129,7 +129,7 @@ def test_record_films_every_nth_champion_and_the_last(germline, made, tmp_path):
 
     kept = content(folder / "media")
     again = ok(germline("record", folder, "--every", 3, "--seed", 1)).splitlines()
-    assert again == [f"{path}: is there already" for path in wanted]
+    assert again == [f"{path}: is there already; --force films it again" for path in wanted]
     assert content(folder / "media") == kept
     ok(germline("record", folder, "--every", 3, "--seed", 1, "--force"))
     assert {path.name for path in (folder / "media").iterdir()} == {p.name for p in wanted}

@@ -214,7 +214,7 @@ def test_a_worker_that_dies_or_freezes_is_replaced(number):
     run = resolved(RUNS["es on a function"] | {"task": {"name": "positive"}})
     with Processes(2, trust=True) as backend:
         backend.open(run.problem)
-        dispatcher = Dispatcher(backend, patience=20 if number == signal.SIGKILL else 3)
+        dispatcher = Dispatcher(backend, patience=20 if number == signal.SIGKILL else 8)
         requests = requests_of(run)
         wanted = sorted(answers(dispatcher, requests), key=lambda a: a.key)
         before = {worker.name for worker in backend.workers()}
