@@ -87,7 +87,7 @@ class Evaluator:
             return request.context
         if self.problem.siblings:
             return request.context, request.genome.parent_digest or request.genome.digest
-        return request.key
+        return id(request)  # each alone
 
     def _scored(self, requests: list[Request]) -> list[Result]:
         started = time.perf_counter()

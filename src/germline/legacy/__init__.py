@@ -24,6 +24,7 @@ def weights(root: Foreign, layout: Layout) -> Weights:
         raise InputError(
             f"root: {root.format}: the weights hash to {found[:16]}, not {root.sha256[:16]}: the "
             "file was changed, or this machine computes them differently; import the original here"
+            f"{uber.advice() if root.format == 'uber' else ''}"
         )
     return theta
 

@@ -82,6 +82,11 @@ def folder() -> Path:
         raise InputError("root: uber: there is no home for its table; set XDG_CACHE_HOME") from None
 
 
+def advice() -> str:
+    """What else may be wrong when weights are."""
+    return f", after deleting the table in {folder()} if it may be damaged"
+
+
 def _whole(path: Path) -> bool:
     return path.exists() and disk.regular_size(path) == 4 * TABLE_SIZE
 
