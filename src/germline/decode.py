@@ -130,10 +130,10 @@ class Decoder:
         operator, seeds, scales = self._numbers([gene])
         return _mutate(self._parent(genome), seeds[0], scales[0], operator, self.layout)
 
-    def base(self, genome: Genome) -> jax.Array:
-        """Rebuild the parent [params]; the individual itself, if it has none."""
+    def parent(self, genome: Genome) -> jax.Array:
+        """Rebuild the parent [params] of an individual that has one."""
         self._check(genome)
-        return self._parent(genome) if genome.genes else self._root(genome)
+        return self._parent(genome)
 
     def decode_many(self, genomes: Sequence[Genome]) -> jax.Array:
         """Rebuild many individuals at once [n, params], fastest for many children of few parents.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from germline import policies, presets, tasks
+from germline import paper, policies, presets, tasks
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -22,7 +22,13 @@ def test_example(example, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] in ([], ["runs"])
 
 
-@pytest.mark.parametrize("preset", presets.names())
+def preset_cases():
+    """Every preset; those that differ from `frostbite` in the game alone take patience."""
+    games = set(paper.TABLE) - {"frostbite"}
+    return [pytest.param(n, marks=[pytest.mark.slow] * (n in games)) for n in presets.names()]
+
+
+@pytest.mark.parametrize("preset", preset_cases())
 def test_preset(preset, tmp_path):
     """A generation of eight, by the real command."""
     few = ["algorithm.population=8", "stop.generations=1"]

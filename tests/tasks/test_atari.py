@@ -408,10 +408,13 @@ def test_a_lost_life_is_noticed_after_one_was_won():
     assert [console._lost() for _ in range(3)] == [False, False, True]
 
 
-def test_who_was_not_born_by_a_low_rank_mutation_stands_for_itself():
+def test_who_was_not_born_by_a_low_rank_mutation_plays_as_without_siblings():
     players = small_players("float32", siblings=4, count=2)
     parent = players.genomes[0]
     players.genomes = [parent.child(Gene(7, 0.1)), parent.child(Gene(8, 0.1, "lowrank:1")), parent]
     found = Atari("frostbite").play(players, [Episode(n, 3, 30) for n in (0, 1, 2)])
     assert [outcome.steps for outcome in found] == [30, 30, 30]
-    assert len({players.group(number) for number in range(3)}) == 3
+    assert [players.shares(number) for number in range(3)] == [False, True, True]
+    plain = small_players("float32", count=2)
+    plain.genomes = players.genomes
+    assert found[0] == Atari("frostbite").play(plain, [Episode(0, 3, 30)])[0]

@@ -92,7 +92,7 @@ class Gym(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def play(self, players: Players, episodes: Sequence[Episode]) -> list[Outcome]:
         """Play each player's episodes side by side."""
         stage, space = _stage(self), self.space()
-        for lane in range(players.siblings or min(self.lanes, len(episodes))):
+        for lane in range(max(players.siblings, min(self.lanes, len(episodes)))):
             stage.lane(lane).counting = players.counting
         try:
             return host.play(stage, space, host.Plain(space), players, episodes, self.lanes)

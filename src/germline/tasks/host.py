@@ -5,8 +5,9 @@ takes the next. How many lanes there are depends on the request alone, because t
 changes how floats are rounded. Integers are not rounded, so in exact arithmetic lanes that have
 nothing left to play are left out.
 
-Where a run shares products, the lanes are places of a family: siblings, each in a lane of its own,
-or an individual alone in all of them, in one fixed shape.
+Where a run shares products, the lanes are places of a family, in one fixed shape: siblings, each in
+a lane of its own, or one of them alone in all. Who was not born by a low-rank mutation has no part
+in that and is played as elsewhere.
 """
 
 from collections import deque
@@ -123,7 +124,9 @@ def play(
         groups.setdefault(players.group(episode.player), []).append(number)
     outcomes: dict[int, Outcome] = {}
     for numbers in groups.values():
-        width = players.siblings or min(lanes, 1 << (len(numbers) - 1).bit_length())
+        width = min(lanes, 1 << (len(numbers) - 1).bit_length())
+        if players.shares(episodes[numbers[0]].player):
+            width = players.siblings
         table = _Table(stage, space, eyes, players, width)
         table.play([(n, episodes[n]) for n in numbers], outcomes, watch)
     return [outcomes[i] for i in range(len(episodes))]

@@ -54,26 +54,24 @@ class Players:
         theta = self.decoder.decode(self.genomes[number])
         return alone(self.spec, theta, self.arithmetic, self.context)
 
+    def shares(self, number: int) -> bool:
+        """Whether an individual shares products: with siblings, if it was born by a low rank."""
+        genes = self.genomes[number].genes
+        return self.siblings > 0 and bool(genes) and genes[-1].operator.startswith("lowrank")
+
     def group(self, number: int) -> object:
         """What those who can be played by one `together` have in common."""
-        if not self.siblings:
-            return number
-        genome = self.genomes[number]
-        return genome.parent_digest if _shares(genome) else genome.digest
+        return self.genomes[number].parent_digest if self.shares(number) else number
 
     def together(self, numbers: Sequence[int], before: Policy | None = None) -> Policy:
         """One policy for lanes with these players, all of one group, as that of `before` was."""
-        if not self.siblings:
+        if not self.shares(numbers[0]):
             return self.policy(numbers[0])
         members = [self.genomes[number] for number in numbers]
-        # Who was not born by a low-rank mutation stands for itself; its group may have children.
-        genes = [genome.genes[-1] if _shares(genome) else None for genome in members]
-        first = members[0]
-        parent = self.decoder.base(first) if genes[0] else self.decoder.decode(first)
         return siblings(
             cast(Network, self.spec),
-            parent,
-            genes,
+            self.decoder.parent(members[0]),
+            [genome.genes[-1] for genome in members],
             width=self.siblings,
             arithmetic=self.arithmetic,
             context=self.context,
@@ -88,8 +86,3 @@ class Players:
 def all_arrays(policy: Policy) -> bool:
     """Whether plain `jax.jit` takes a policy as an argument."""
     return all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(policy))
-
-
-def _shares(genome: Genome) -> bool:
-    """Whether an individual is its parent and a mutation that can share its products."""
-    return bool(genome.genes) and genome.genes[-1].operator.startswith("lowrank")
