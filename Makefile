@@ -7,7 +7,7 @@ READY  := $(VENV)/.ready
 PARALLEL := --numprocesses auto --dist loadfile
 
 # The Debian packages that tests marked `system` need.
-DEBIAN_PACKAGES := redis-server tmux xauth xvfb
+DEBIAN_PACKAGES := rabbitmq-server redis-server tmux xauth xvfb
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all system lint format bench clean

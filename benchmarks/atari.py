@@ -83,7 +83,8 @@ def germline(case: str) -> Numbers:
     import numpy as np
 
     from germline import policies
-    from germline.evaluate import BlobCache, Evaluator
+    from germline.blobs import BlobCache
+    from germline.evaluate import Evaluator
     from germline.files import TaskRef
     from germline.genome import Birth, Gene, Genome
     from germline.messages import Key, Problem, Request

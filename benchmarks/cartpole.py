@@ -10,6 +10,7 @@ the champion), `solved` the seconds, start and compilation included, until the c
 """
 
 import argparse
+import dataclasses
 import json
 import os
 import subprocess
@@ -39,7 +40,7 @@ def germline(hidden: list[int], seed: int, begun: float) -> Rates:
     compiled.keep()
     from germline.backends import Dispatcher
     from germline.messages import Key, Request
-    from germline.run import loop
+    from germline.run import engines, loop
     from germline.run import spec as specs
     from germline.run.store import Store
 
@@ -62,7 +63,7 @@ def germline(hidden: list[int], seed: int, begun: float) -> Rates:
         )
     )
     rows: list[tuple[float, int]] = []
-    with tempfile.TemporaryDirectory() as folder, loop.backend_of(run.spec.backend) as backend:
+    with tempfile.TemporaryDirectory() as folder, engines.backend_of(run.engine) as backend:
         path = Path(folder) / "run"
         loop.create(path, run)
         loop.evolve(path, run, backend)
@@ -72,13 +73,9 @@ def germline(hidden: list[int], seed: int, begun: float) -> Rates:
         # The first generations once more, by the same workers, now that all is compiled.
         loop.create(Path(folder) / "again", run)
         endless = {"score": None, "generations": EARLY + 1}
-        again = specs.Resolved(
-            specs.parse(
-                specs.override(as_dict(run.spec), {f"stop.{k}": v for k, v in endless.items()})
-            ),
-            run.problem,
-            run.algorithm,
-        )
+        changes = {f"stop.{k}": v for k, v in endless.items()}
+        spec = specs.parse(specs.override(as_dict(run.spec), changes))
+        again = dataclasses.replace(run, spec=spec)
         last = [time.perf_counter()]
 
         def note(report: Any, _: object) -> None:  # noqa: ANN401

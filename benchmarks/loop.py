@@ -22,10 +22,11 @@ from germline.messages import (
     Evaluation,
     Event,
     Request,
+    decode_batch,
     decode_events,
-    decode_requests,
     encode,
-    encode_requests,
+    pack,
+    unpack,
 )
 from germline.run import loop
 from germline.run import spec as specs
@@ -43,17 +44,16 @@ class Instant(Serial):
         self._frames: deque[bytes] = deque()
         self.first: float | None = None
 
-    def submit(self, batch: Sequence[Request]) -> None:
+    def submit(self, batch: Sequence[Request], avoid: str = "") -> None:
         """Encode, as the master does."""
         self.first = self.first or time.perf_counter()
-        self._frames.append(encode_requests(batch))
+        self._frames.append(encode(pack(batch)))
 
     def results(self, timeout: float) -> Iterator[Event]:
         """Decode, answer and encode, as a worker does; then decode, as the master does."""
         if self._frames:
-            requests = decode_requests(
-                self._frames.popleft(), self._evaluator.problem.policy, self._known
-            )
+            batch = decode_batch(self._frames.popleft())
+            requests = unpack(batch, self._evaluator.problem.policy, self._known)
             answers = [
                 Evaluation(
                     r.key,

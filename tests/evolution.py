@@ -2,7 +2,8 @@
 
 import games  # noqa: F401 - registers its tasks
 from germline import policies
-from germline.evaluate import BlobCache, Evaluator
+from germline.blobs import BlobCache
+from germline.evaluate import Evaluator
 from germline.files import TaskRef
 from germline.messages import Evaluation, Problem
 

@@ -47,6 +47,13 @@ def noted(policy, seed):
     return positive(policy, seed)
 
 
+@tasks.register("unhurried")
+def unhurried(policy, seed):
+    """Like `positive`, slowly enough for something to happen meanwhile."""
+    time.sleep(0.01)
+    return positive(policy, seed)
+
+
 @tasks.register("brittle")
 def brittle(policy, seed):
     """Divides by zero for every second individual or so."""

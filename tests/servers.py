@@ -1,15 +1,23 @@
-"""Servers for tests: each started for one test on a private port, and stopped after it.
+"""Servers for tests: each started for one test on private ports, and ended after it.
 
-Tests that use one are marked `system`; `make system` installs what they need.
+Tests that use one are marked `system`; `make system` installs what they need. A test may take a
+server away with `stop` and bring it back with `start`, on the same port and with its data.
 """
 
 import contextlib
 import os
 import shutil
+import signal
 import socket
 import subprocess
+import tempfile
+import threading
+from pathlib import Path
 
 import pytest
+
+PATIENCE = 120  # seconds for a server to be ready, on a machine that is busy with other tests
+RABBITMQ = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")  # the one in /usr/sbin changes the user
 
 
 def program(name):
@@ -29,23 +37,123 @@ def free_port():
         return listener.getsockname()[1]
 
 
+class Server:
+    """A program that listens on `port` once it has printed the words in `ready`."""
+
+    def __init__(self, command, port, url, ready, environment=None):
+        self.command = command
+        self.port = port
+        self.url = url
+        self.ready = ready
+        self.environment = environment
+        self.process = None
+
+    def start(self):
+        """Start it, and return when it listens."""
+        # A session of its own has a process group of its own, which can be ended as a whole.
+        self.process = subprocess.Popen(
+            self.command,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+        self.lines = []
+        self.heard = threading.Event()
+        self.reader = threading.Thread(target=self._read, args=[self.process.stdout], daemon=True)
+        self.reader.start()
+        if not self.heard.wait(PATIENCE) or not any(self.ready in line for line in self.lines):
+            self.kill()
+            pytest.fail(f"{self.command[0]} is not ready: {''.join(self.lines[-20:])}")
+        socket.create_connection(("127.0.0.1", self.port)).close()
+
+    def stop(self):
+        """Let it end in order, so that its data are on disk."""
+        self.process.terminate()
+        self.process.wait()
+        self.kill()
+
+    def kill(self):
+        """End it, and all that it started, at once."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        self.reader.join()
+        self.process.stdout.close()
+
+    def _read(self, output):
+        """Read to the end: a pipe that is full would hold the server."""
+        for line in output:
+            self.lines.append(line)
+            if self.ready in line:
+                self.heard.set()
+        self.heard.set()
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.kill()
+
+
 @contextlib.contextmanager
-def redis():
-    """A Redis server on loopback that keeps nothing on disk; gives its port once it listens."""
+def redis(password=""):
+    """A Redis server on loopback."""
     port = free_port()
-    options = f"--port {port} --bind 127.0.0.1 --save --appendonly no --daemonize no".split()
-    options.insert(options.index("--save") + 1, "")
-    command = [program("redis-server"), *options]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-        try:
-            lines = []
-            for line in server.stdout:
-                lines.append(line)
-                if "Ready to accept connections" in line:
-                    break
-            else:
-                pytest.fail("redis-server ended: " + "".join(lines))
-            yield port
-        finally:
-            server.terminate()
-            server.communicate()
+    with tempfile.TemporaryDirectory() as folder:
+        options = {
+            "--port": port,
+            "--bind": "127.0.0.1",
+            "--dir": folder,
+            "--save": "",
+            "--appendonly": "yes",
+            "--daemonize": "no",
+            "--requirepass": password,
+        }
+        words = [str(word) for option in options.items() for word in option]
+        url = f"redis://{f':{password}@' if password else ''}127.0.0.1:{port}/0"
+        command = [program("redis-server"), *words]
+        with Server(command, port, url, "Ready to accept connections") as server:
+            yield server
+
+
+@contextlib.contextmanager
+def rabbitmq():
+    """A RabbitMQ server on loopback, whose user is guest, with an epmd that is its alone."""
+    program("rabbitmq-server")
+    names, port, between = free_port(), free_port(), free_port()
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        (home / "plugins").write_text("[].")
+        (home / "rabbitmq.conf").write_text("loopback_users = none\n")
+        (home / "env.conf").touch()
+        environment = {
+            "PATH": os.environ["PATH"],
+            "RUNNING_UNDER_SYSTEMD": "1",  # otherwise a shell stays between it and its signals
+            "HOME": folder,
+            "ERL_EPMD_PORT": str(names),
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+            "RABBITMQ_NODENAME": f"t{port}@localhost",
+            "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
+            "RABBITMQ_NODE_PORT": str(port),
+            "RABBITMQ_DIST_PORT": str(between),
+            "RABBITMQ_MNESIA_BASE": str(home / "mnesia"),
+            "RABBITMQ_LOG_BASE": str(home / "log"),
+            "RABBITMQ_LOGS": "-",
+            "RABBITMQ_PID_FILE": str(home / "pid"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(home / "plugins"),
+            "RABBITMQ_CONFIG_FILE": str(home / "rabbitmq.conf"),
+            "RABBITMQ_CONF_ENV_FILE": str(home / "env.conf"),
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": ("-kernel inet_dist_use_interface {127,0,0,1}"),
+        }
+        url = f"amqp://guest:guest@127.0.0.1:{port}//"
+        epmd = [program("epmd"), "-port", str(names), "-address", "127.0.0.1", "-d", "-d"]
+        with (
+            Server(epmd, names, "", "entering the main select() loop", environment),
+            Server([str(RABBITMQ)], port, url, "Server startup complete", environment) as server,
+        ):
+            yield server

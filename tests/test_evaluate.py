@@ -13,8 +13,9 @@ from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 
 from germline import Birth, Gene, Genome, Snapshot, policies, tasks
+from germline.blobs import BlobCache
 from germline.errors import InputError
-from germline.evaluate import BlobCache, Evaluator, Frozen
+from germline.evaluate import Evaluator, Frozen
 from germline.files import TaskRef
 from germline.messages import (
     Evaluation,

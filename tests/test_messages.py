@@ -16,10 +16,11 @@ from germline.messages import (
     Problem,
     Request,
     Sums,
+    decode_batch,
     decode_events,
-    decode_requests,
     encode,
-    encode_requests,
+    pack,
+    unpack,
 )
 from samples import PLAIN, genomes, policy_for, roots, seeds
 
@@ -50,8 +51,12 @@ def asked(genomes):
     ]
 
 
+def read(data, policy, known):
+    return unpack(decode_batch(data), policy, known)
+
+
 def sent(requests, known=None):
-    return decode_requests(encode_requests(requests), POLICY, {} if known is None else known)
+    return read(encode(pack(requests)), POLICY, {} if known is None else known)
 
 
 FAMILIES = {
@@ -104,7 +109,7 @@ def test_a_sibling_costs_a_few_bytes_however_old_its_parent_is():
             Request(Key("run", 1, 0, seed % 100), parent.child(Gene(2**31 + seed, 0.5)), (2**30,))
             for seed in range(101)
         ]
-        first, both, all_ = (len(encode_requests(family[:count])) for count in (1, 2, 101))
+        first, both, all_ = (len(encode(pack(family[:count]))) for count in (1, 2, 101))
         return first, both - first, all_
 
     young, old = price(EGG), price(aged(1000))
@@ -130,7 +135,7 @@ def test_parents_that_were_met_are_not_read_anew():
 def rewritten(change):
     """A batch of two siblings, decoded as plain data, changed and encoded again."""
     batch = msgspec.msgpack.decode(
-        encode_requests(asked([aged(3).child(Gene(s, 0.5)) for s in (1, 2)]))
+        encode(pack(asked([aged(3).child(Gene(s, 0.5)) for s in (1, 2)])))
     )
     change(batch)
     return msgspec.msgpack.encode(batch)
@@ -161,14 +166,14 @@ def tampered_name(batch):
 def test_a_batch_that_does_not_hash_to_its_name_is_refused(change):
     known = {}
     with pytest.raises(InputError, match=r"^batch: \w{16} is not what its genes give; refused$"):
-        decode_requests(rewritten(change), POLICY, known)
+        read(rewritten(change), POLICY, known)
     assert known == {}
 
 
 def test_a_batch_for_another_policy_is_refused():
     other = PolicyRef("sample", POLICY.layout, {"size": 1})
     with pytest.raises(InputError, match="is not what its genes give"):
-        decode_requests(rewritten(lambda batch: None), other, {})
+        read(rewritten(lambda batch: None), other, {})
 
 
 MALFORMED = {
@@ -200,7 +205,7 @@ BASES = {
 )
 def test_a_malformed_batch_is_refused(case):
     with pytest.raises(InputError):
-        decode_requests((MALFORMED | NOT_MESSAGES | BASES)[case], POLICY, {})
+        read((MALFORMED | NOT_MESSAGES | BASES)[case], POLICY, {})
 
 
 EVENTS = (

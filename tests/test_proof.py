@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from germline import policies, proof, reference
+from germline.blobs import BlobCache
 from germline.errors import InputError
-from germline.evaluate import BlobCache, Evaluator
+from germline.evaluate import Evaluator
 from germline.files import TaskRef
 from germline.genome import Birth, Gene, Genome
 from germline.messages import Problem

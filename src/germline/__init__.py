@@ -4,6 +4,7 @@ The modules in reading order, each importing only from those above it:
 
     errors      the one error for what a user gave
     settings    what users write, turned into structs
+    address     where a server is, and the secrets it is reached with
     compiled    XLA's code, kept between processes
     bfloat16    scales that keep the arithmetic exact
     noise       integer noise addressed by (seed, stream, index)

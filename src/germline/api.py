@@ -12,7 +12,7 @@ from germline.algorithms import Report
 from germline.backends import WORKER
 from germline.errors import InputError
 from germline.files import GenomeFile
-from germline.run import loop
+from germline.run import engines, loop
 from germline.run import spec as specs
 from germline.run.loop import Listener
 from germline.run.score import Scores, score
@@ -120,6 +120,7 @@ def train(
     if own is not None:
         given, trust = _with_module(given, own), True
     resolved = specs.resolve(given, trust=trust)
+    engines.check(resolved.engine)
     folder = Path(out) if out is not None else unused(Path("runs") / given.name)
     loop.create(folder, resolved)
     return _evolved(folder, resolved, listener, trust=trust)
@@ -136,6 +137,7 @@ def go_on(folder: Path, changes: Mapping[str, Any], *, trust: bool) -> Resolved:
                 f"use germline fork {folder} --generation N --set ..."
             )
     resolved = specs.resolve(changed, trust=trust)
+    engines.check(resolved.engine)
     if changes:
         with Store.open(folder, write=True):
             loop.write_spec(folder, resolved.spec)
@@ -163,7 +165,7 @@ def unused(folder: Path) -> Path:
 
 def _evolved(folder: Path, resolved: Resolved, listener: Listener | None, *, trust: bool) -> Run:
     tell: Listener = listener or (lambda report, totals: None)
-    with loop.backend_of(resolved.spec.backend, trust=trust) as backend:
+    with engines.backend_of(resolved.engine, trust=trust) as backend:
         loop.evolve(folder, resolved, backend, listener=tell)
     return Run(folder, trust=trust)
 
@@ -193,6 +195,11 @@ def _with_module(spec: Spec, main: Any) -> Spec:  # noqa: ANN401 - a module
     path = getattr(main, "__file__", None)
     name = main.__spec__.name if getattr(main, "__spec__", None) else Path(path or "").stem
     if path is None or not re.fullmatch(r"[A-Za-z_][\w.]*", name):
+        if spec.backend.address is not None:
+            raise InputError(
+                "backend.name: workers elsewhere cannot import what was typed into an interpreter; "
+                "write it to a file"
+            )
         backend = msgspec.structs.replace(spec.backend, name="serial")
         return msgspec.structs.replace(spec, backend=backend)
     sys.modules.setdefault(name, main)  # it is here already

@@ -5,6 +5,8 @@ its whole lineage. Nothing is used before its hash has been checked.
 """
 
 import hashlib
+from collections import OrderedDict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -88,3 +90,29 @@ class BlobFolder:
             return (self.folder / digest).read_bytes()
         except FileNotFoundError:
             raise KeyError(digest) from None
+
+
+class BlobCache:
+    """The last few blobs that a worker was given, by hash; what a generation shares is few."""
+
+    def __init__(self, count: int = 8) -> None:
+        self.count = count
+        self._held: OrderedDict[str, bytes] = OrderedDict()
+
+    def put(self, blob: bytes) -> str:
+        """Keep a blob and give its name."""
+        digest = sha256(blob)
+        self._held[digest] = blob
+        self._held.move_to_end(digest)
+        while len(self._held) > self.count:
+            self._held.popitem(last=False)
+        return digest
+
+    def __getitem__(self, digest: str) -> bytes:
+        return self._held[digest]
+
+    def __contains__(self, digest: str) -> bool:
+        return digest in self._held
+
+    def __iter__(self) -> Iterator[tuple[str, bytes]]:
+        return iter(self._held.items())

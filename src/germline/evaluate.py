@@ -3,14 +3,14 @@
 import importlib
 import math
 import time
-from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 
 import msgspec
 import numpy as np
 
-from germline import blobs, policies, proof, tasks
+from germline import policies, proof, tasks
+from germline.blobs import BlobCache
 from germline.decode import Decoder
 from germline.errors import InputError, shorten
 from germline.messages import Evaluation, Failure, Problem, Request, Result, Sums
@@ -26,29 +26,6 @@ class Frozen(msgspec.Struct, frozen=True, array_like=True):
     std: tuple[float, ...]
 
 
-class BlobCache:
-    """The last few blobs that a worker was given, by hash; what a generation shares is few."""
-
-    def __init__(self, count: int = 4) -> None:
-        self.count = count
-        self._held: OrderedDict[str, bytes] = OrderedDict()
-
-    def put(self, blob: bytes) -> str:
-        """Keep a blob and give its name."""
-        digest = blobs.sha256(blob)
-        self._held[digest] = blob
-        self._held.move_to_end(digest)
-        while len(self._held) > self.count:
-            self._held.popitem(last=False)
-        return digest
-
-    def __getitem__(self, digest: str) -> bytes:
-        return self._held[digest]
-
-    def __iter__(self) -> Iterator[tuple[str, bytes]]:
-        return iter(self._held.items())
-
-
 class Evaluator:
     """Scores individuals of one problem; keeps parents and compiled code from batch to batch."""
 
@@ -61,8 +38,7 @@ class Evaluator:
         self.worker = worker
         self.task = tasks.make(problem.task.name, problem.task.settings)
         self.spec = policies.make(problem.policy.name, problem.policy.settings)
-        if problem.arithmetic == "exact":
-            proof.check(problem.task.name)
+        self.proof = proof.check(problem.task.name) if problem.arithmetic == "exact" else {}
         self.decoder = Decoder(policies.layout_of(problem.policy), blobs)
 
     def evaluate(self, requests: Sequence[Request]) -> list[Result]:

@@ -5,7 +5,7 @@ a parent is written once for all of its children.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from importlib import metadata
 from itertools import groupby
 from typing import NamedTuple
@@ -14,7 +14,7 @@ import msgspec
 
 from germline.errors import InputError, explain
 from germline.files import Arithmetic, TaskRef
-from germline.genome import FORMAT, Gene, Genome, PolicyRef, Root
+from germline.genome import FORMAT, Gene, Genome, PolicyRef, Root, Snapshot
 
 
 class Key(NamedTuple):
@@ -155,12 +155,14 @@ class Lineage(msgspec.Struct, frozen=True, array_like=True):
         return Genome(policy, self.root, tuple(genes))
 
 
-class _Base(msgspec.Struct, frozen=True, array_like=True):
+class Base(msgspec.Struct, frozen=True, array_like=True):
+    """What children of a batch have in common: a genome, by the digest that it must have."""
+
     digest: str
     lineage: Lineage
 
 
-class _Child(msgspec.Struct, frozen=True, array_like=True):
+class Child(msgspec.Struct, frozen=True, array_like=True):
     """A request by the number of its base; its genome is that, with one gene more if there is."""
 
     key: Key
@@ -171,44 +173,84 @@ class _Child(msgspec.Struct, frozen=True, array_like=True):
     context: str | None
 
 
-class _Batch(msgspec.Struct, frozen=True, array_like=True):
-    bases: tuple[_Base, ...]
-    children: tuple[_Child, ...]
+class Batch(msgspec.Struct, frozen=True, array_like=True):
+    """Requests as they travel; a sibling costs one gene, however old its parent is.
+
+    Not to be evaluated by the worker `avoid`, if there is another.
+    """
+
+    bases: tuple[Base, ...]
+    children: tuple[Child, ...]
+    avoid: str = ""
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """Of its requests."""
+        return tuple([child.key for child in self.children])
+
+    @property
+    def blobs(self) -> set[str]:
+        """The hashes of the blobs that a worker needs for it."""
+        contexts = {child.context for child in self.children if child.context is not None}
+        roots = (base.lineage.root for base in self.bases)
+        return contexts | {root.sha256 for root in roots if isinstance(root, Snapshot)}
+
+    def without(self, keys: Set[Key]) -> "Batch":
+        """The rest, when some were given up."""
+        kept = tuple(child for child in self.children if child.key not in keys)
+        return msgspec.structs.replace(self, children=kept)
 
 
-_batch = msgspec.msgpack.Decoder(_Batch)
+_batch = msgspec.msgpack.Decoder(Batch)
 _events = msgspec.msgpack.Decoder(tuple[Event, ...])
 encode = msgspec.msgpack.Encoder().encode
 
 
-def encode_requests(requests: Sequence[Request]) -> bytes:
-    """Write a batch; a sibling costs one gene, however old its parent is."""
+def pack(requests: Sequence[Request], avoid: str = "") -> Batch:
+    """Make a batch of requests."""
     places: dict[str, int] = {}
-    bases: list[_Base] = []
-    children: list[_Child] = []
+    bases: list[Base] = []
+    children: list[Child] = []
     for r in requests:
         genome = r.genome
         name = genome.parent_digest or genome.digest
         place = places.get(name)
         if place is None:
             place = places[name] = len(bases)
-            base = genome.prefix(max(len(genome.genes) - 1, 0))
-            bases.append(_Base(name, Lineage.of(base)))
+            bases.append(_base(name, genome))
         gene = genome.genes[-1] if genome.genes else None
-        children.append(_Child(r.key, place, gene, r.episode_seeds, r.cap, r.context))
-    return encode(_Batch(tuple(bases), tuple(children)))
+        children.append(Child(r.key, place, gene, r.episode_seeds, r.cap, r.context))
+    return Batch(tuple(bases), tuple(children), avoid)
 
 
-def decode_requests(data: bytes, policy: PolicyRef, known: dict[str, Genome]) -> list[Request]:
-    """Read a batch for individuals of one policy.
+_written: dict[str, Base] = {}
+
+
+def _base(name: str, child: Genome) -> Base:
+    """A parent as it travels, written once though it has children in many batches."""
+    found = _written.get(name)
+    if found is None:
+        if len(_written) >= 1024:
+            _written.clear()
+        base = child.prefix(max(len(child.genes) - 1, 0))
+        found = _written[name] = Base(name, Lineage.of(base))
+    return found
+
+
+def decode_batch(data: bytes) -> Batch:
+    """Read a batch."""
+    try:
+        return _batch.decode(data)
+    except msgspec.DecodeError as error:
+        raise InputError(f"batch: {explain(error)}") from None
+
+
+def unpack(batch: Batch, policy: PolicyRef, known: dict[str, Genome]) -> list[Request]:
+    """The requests of a batch, for individuals of one policy.
 
     `known` are bases met in earlier batches, by digest; it is replaced by those of this one, so
     that parents which live on are not read anew.
     """
-    try:
-        batch = _batch.decode(data)
-    except msgspec.DecodeError as error:
-        raise InputError(f"batch: {explain(error)}") from None
     bases = {}
     for base in batch.bases:
         genome = known.get(base.digest) or base.lineage.genome(policy)

@@ -27,19 +27,23 @@ NETWORK = "e264ffea211f932788ed8f0d332cc6bb6b346f792020a23376614e5c148e9bd7"
 GAME = "6e0136b3b39e19dede5a7407d8a035d2f8da74781caf682288f454100b728dc9"
 
 
+def wanted(task: str) -> dict[str, str]:
+    """The digests that a worker must have computed to join an exact run on a task."""
+    return {"network": NETWORK, "game": GAME} if task == "atari" else {"network": NETWORK}
+
+
 @lru_cache
-def check(task: str) -> None:
+def check(task: str) -> dict[str, str]:
     """Refuse to evaluate for an exact run on a machine that gives something else."""
-    wanted = {"network": (network, NETWORK)}
-    if task == "atari":
-        wanted["game"] = (game, GAME)
-    for name, (compute, golden) in wanted.items():
-        if (found := compute()) != golden:
+    compute = {"network": network, "game": game}
+    for name, golden in wanted(task).items():
+        if (found := compute[name]()) != golden:
             raise InputError(
                 f"arithmetic: exact: the {name} digest is {found[:16]} here and {golden[:16]} "
                 "elsewhere, so this machine would give other results; play in float32, or find "
                 "what differs, such as the versions of jax and ale-py"
             )
+    return wanted(task)
 
 
 def network() -> str:

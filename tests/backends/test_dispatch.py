@@ -15,7 +15,7 @@ class Slow:
         self.batches = []
         self.waiting = []
 
-    def submit(self, batch):
+    def submit(self, batch, avoid):
         self.batches.append(batch)
         self.waiting += batch
 

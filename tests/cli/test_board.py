@@ -140,7 +140,7 @@ def test_a_generation_that_is_played_again_after_a_kill_is_not_written_again(
 
 def test_films_take_no_time_of_the_run(germline, tmp_path, monkeypatch):
     clock = [0.0]
-    monkeypatch.setattr("germline.run.loop.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("germline.run.session.time.monotonic", lambda: clock[0])
 
     def film(self, champion):
         from tensorboard.compat.proto.summary_pb2 import Summary

@@ -16,7 +16,7 @@ import pytest
 from games import note
 from germline import policies
 from germline.decode import Decoder
-from germline.run import loop
+from germline.run import engines, loop
 from germline.run import spec as specs
 from germline.run.store import Store
 
@@ -74,7 +74,7 @@ def test_nothing_is_lost_and_nothing_done_again(name, tmp_path, monkeypatch):
     undisturbed, folder, notes = tmp_path / "one go", tmp_path / "run", tmp_path / "notes"
     monkeypatch.setenv("NOTES", str(tmp_path / "other notes"))
     loop.create(undisturbed, resolved)
-    with loop.backend_of(specs.Engine(name="serial"), trust=True) as serial:
+    with engines.backend_of(specs.Engine(name="serial"), trust=True) as serial:
         loop.evolve(undisturbed, resolved, serial)
 
     loop.create(folder, resolved)

@@ -1,10 +1,14 @@
+import msgspec
 import pytest
 
+from germline.backends import Serial
+from germline.backends.protocols import WorkerStatus
 from germline.errors import InputError
 from germline.messages import Evaluation
 from germline.run import loop, machine
+from germline.run import spec as specs
 from germline.run.store import Store
-from runs import ALGORITHMS, after, begin, digest, go_on, run, small
+from runs import ALGORITHMS, FROSTBITE, after, begin, digest, go_on, run, small
 
 LONG = 5
 
@@ -334,3 +338,44 @@ def test_a_fork_makes_up_for_lost_states(finished, tmp_path):
     loop.fork(origin, 3, tmp_path / "fork", {}, trust=True)
     go_on(tmp_path / "fork")
     assert digest(tmp_path / "fork") == digest(finished())
+
+
+class Liar(Serial):
+    """Two workers that take turns, one of which finds every score a little higher."""
+
+    def __init__(self):
+        super().__init__(trust=True)
+        self.there, self.avoid = ["honest", "liar"], {}
+
+    def submit(self, batch, avoid=""):
+        super().submit(batch)
+        self.avoid.update((request.key, avoid) for request in batch)
+
+    def results(self, timeout):
+        for event in super().results(timeout):
+            self.there.reverse()
+            name = next((n for n in self.there if n != self.avoid[event.key]), self.there[0])
+            returns = tuple(r + (name == "liar") for r in event.returns)
+            yield msgspec.structs.replace(event, worker=name, returns=returns)
+
+    def workers(self):
+        return [WorkerStatus(name, 0, 0) for name in self.there]
+
+    def ban(self, host):
+        self.there = [name for name in self.there if name != host]
+
+
+def test_an_audit_finds_who_is_wrong_and_takes_its_answers_back(tmp_path, monkeypatch):
+    """What was believed before is evaluated again, and the store has what is right."""
+    monkeypatch.setattr("secrets.token_hex", lambda count: "0" * 16)  # it says who is audited
+    exact = FROSTBITE | {"arithmetic": "exact", "lineage": 3, "algorithm.population": 30}
+    wanted = run(tmp_path / "undisturbed", small(exact))
+    folder = begin(tmp_path / "run", small(exact | {"backend.audit": 0.2}))
+    resolved = specs.resolve(specs.read(folder / "spec.toml"), trust=True)
+    told, seen = [], []
+    with Liar() as backend:
+        loop.evolve(folder, resolved, backend, warn=told.append, ticker=seen.append)
+    assert backend.there == ["honest"]
+    assert any("where the master gets" in text for text in told)
+    assert all(moment.done <= moment.asked for moment in seen)
+    assert digest(folder) == wanted

@@ -9,6 +9,7 @@ from germline.errors import InputError
 from germline.run import spec as specs
 from runs import ALGORITHMS, SMALL, small
 
+WORD = "open-sesame"
 CARTPOLE = {
     "task": {"name": "functional", "id": "CartPole-v1"},
     "policy": {"name": "mlp", "hidden": [4]},
@@ -144,6 +145,42 @@ FLAWS = {
     "generations": (with_fields("stop", generations=0), "stop.generations: expected int >= 1", "0"),
     "hours": (with_fields("stop", hours=math.nan), "stop.hours: expected float > 0", "given: nan"),
     "backend": (with_fields("backend", name="procesess"), "backend.name:", "mean processes?"),
+    "far backend": (with_fields("backend", name="celery"), "'celery'", "there are serial, pro"),
+    "backend number": (with_fields("backend", name=3), "backend.name: is text"),
+    "backend list": (with_fields("backend", name=[f"redis://:{WORD}@h"]), "backend.name: is text"),
+    "scheme": (with_fields("backend", name=f"reddis://:{WORD}@h"), "backend.name:", "mean redis?"),
+    "no scheme": (with_fields("backend", name=f"me:{WORD}@h"), "backend.name: an address is"),
+    "port": (with_fields("backend", name=f"redis://h:{WORD}"), "backend.name: the port of a redis"),
+    "audit": (with_fields("backend", audit=1.5), "backend.audit: expected float <= 1.0", "1.5"),
+    "audit of floats": (with_fields("backend", audit=0.1), 'audit: needs arithmetic = "exact"'),
+    "open door": (
+        with_fields("backend", name="grpc://0.0.0.0"),
+        "others can reach this address, so give backend.certificate and backend.key, or say",
+    ),
+    "certificate alone": (
+        with_fields("backend", name="grpc://0.0.0.0", certificate="c"),
+        "backend.certificate: needs backend.key, too",
+    ),
+    "key alone": (
+        with_fields("backend", name="grpc://127.0.0.1", key="k"),
+        "backend.key: needs backend.certificate, too",
+    ),
+    "certificate of a broker": (
+        with_fields("backend", name=f"redis://:{WORD}@h", certificate="c", key="k"),
+        "backend.certificate: is for grpc addresses, not for redis; use rediss:// for TLS",
+    ),
+    "certificate of processes": (
+        with_fields("backend", certificate="c", key="k"),
+        "backend.certificate: is for grpc addresses, not for serial",
+    ),
+    "insecure broker": (
+        with_fields("backend", name="amqps://h", insecure=True),
+        "backend.insecure: is for grpc addresses, not for amqps",
+    ),
+    "token of processes": (
+        with_fields("backend", token_file="t"),
+        "backend.token_file: is for workers elsewhere, not for serial",
+    ),
     "workers": (with_fields("backend", workers=0), "backend.workers: expected int >= 1; given: 0"),
     "price": (with_fields("backend", price=-1.0), "backend.price: expected float >= 0", "-1.0"),
     "task": (with_fields("task", name="functionl"), "task: 'functionl'", "mean functional?"),
@@ -221,6 +258,63 @@ def test_a_mistake_is_told_with_its_field_value_and_closest_name(case):
     assert all(word in message for word in words), message
     assert "\n" not in message
     assert len(message) < 600
+    assert WORD not in message
+
+
+FAR = f"amqp://me:{WORD}@broker//?heartbeat=5&my_token={WORD}"
+SEEN = "amqp://me:***@broker:5672//?heartbeat=5&my_token=***"
+
+
+def test_what_is_written_of_an_address_has_no_secrets(tmp_path):
+    spec = small({"backend.name": FAR, "backend.token_file": "t"})
+    assert WORD not in specs.to_toml(spec)
+    resolved = specs.resolve(spec, trust=True)
+    assert WORD not in repr(resolved.spec)
+    assert resolved.spec.backend.name == SEEN
+    assert resolved.engine.name == FAR
+    assert resolved.engine.address.password == WORD
+    path = tmp_path / "spec.toml"
+    path.write_text(specs.to_toml(resolved.spec))
+    again = specs.resolve(specs.read(path), trust=True)
+    assert again.spec == resolved.spec
+    assert again.engine.address.incomplete
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"name": "grpc://127.0.0.1"},
+        {"name": "grpc://[::1]:99", "insecure": True},
+        {"name": "grpc://0.0.0.0", "insecure": True},
+        {"name": "grpc://0.0.0.0", "certificate": "c", "key": "k", "token_file": "t"},
+        {"name": "amqps://me@broker/runs", "workers": 2, "token_file": "t"},
+        {"name": "redis://broker/0", "patience": 5.0},
+    ],
+    ids=lambda fields: fields["name"],
+)
+def test_an_address_is_an_engine(fields):
+    resolved = specs.resolve(small({"backend": fields}), trust=True)
+    assert resolved.engine == specs.Engine(**fields)
+    assert resolved.spec.backend.name == resolved.engine.address.redacted
+
+
+def test_another_engine_takes_away_what_it_has_no_use_for():
+    grpc = {"name": "grpc://h", "certificate": "c", "key": "k", "token_file": "t", "price": 2.0}
+    values = SMALL | {"backend": grpc}
+
+    def engine(**changes):
+        changes = {f"backend.{name}": value for name, value in changes.items()}
+        return specs.parse(values, changes).backend
+
+    assert engine(name="serial") == specs.Engine(name="serial", price=2.0)
+    assert engine(name="redis://h") == specs.Engine(name="redis://h", token_file="t", price=2.0)
+    assert engine(name="grpc://g") == specs.Engine(**grpc | {"name": "grpc://g"})
+    assert engine(name="serial", key="k").key == "k"
+
+
+def test_audits_are_for_exact_arithmetic():
+    exact = {"arithmetic": "exact", "backend.audit": 0.25}
+    assert specs.resolve(small(exact), trust=True).engine.audit == 0.25
 
 
 def test_a_score_that_no_run_can_reach_is_refused():

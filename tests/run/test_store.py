@@ -81,13 +81,49 @@ def test_results_are_read_as_they_were_written(store):
         assert reader.policy == POLICY
 
 
-def test_the_first_answer_to_a_request_is_kept(store):
-    store.add([answered(EGG, returns=(1.0,))])
+def test_a_later_answer_to_a_request_replaces_an_earlier_one(store):
+    """A worker whose answers were believed may turn out to be wrong."""
+    store.add([answered(EGG, returns=(2.0,))])
     before = store.digest()
-    store.add([answered(EGG, returns=(2.0,)), answered(EGG, number=1)])
-    assert [r.returns for r in store.results(0, 0)] == [(1.0,), (1.0,)]
+    store.add([failed(EGG), answered(EGG, number=1)])
+    store.add([answered(EGG, returns=(2.0,))])
+    assert [r.returns for r in store.results(0, 0)] == [(2.0,), (1.0,)]
     store._db.execute("DELETE FROM evaluations WHERE number = 1")
     assert store.digest() == before
+
+
+def test_arrivals_are_given_in_their_order(store, monkeypatch):
+    monkeypatch.setattr("germline.run.store.PAGE", 2)
+    mutant = EGG.child(Gene(3, -0.25))
+    given = [
+        answered(mutant, generation=1, number=7, **FULL),
+        failed(EGG, number=3),
+        answered(EGG, phase=1),
+        answered(EGG, number=2),
+        answered(EGG, number=1),
+    ]
+    store.add(given[:1], 0)
+    store.add(given[1:], 1)
+    wanted = [(request.genome.id, result) for request, result in given]
+    for after in range(6):
+        assert list(store.arrivals(after)) == wanted[after:]
+    with Store.open(store.folder) as reader:
+        assert list(reader.arrivals()) == wanted
+    store.forget_arrivals(3)
+    assert list(store.arrivals()) == wanted[:3]
+    assert store.count()[1] == 3
+
+
+def test_a_log_of_arrivals_with_a_gap_is_damaged(store):
+    store.add([answered(EGG, number=n) for n in range(3)], 0)
+    store._db.execute("DELETE FROM evaluations WHERE arrival = 1")
+    with pytest.raises(InputError, match="is damaged: ValueError: arrival 1 is missing"):
+        list(store.arrivals())
+
+
+def test_where_the_order_does_not_matter_there_are_no_arrivals(store):
+    store.add([answered(EGG)])
+    assert list(store.arrivals()) == []
 
 
 def test_all_or_nothing_is_kept(store):
@@ -287,7 +323,7 @@ def test_file_systems_are_known_by_name(tmp_path):
 
 
 @pytest.mark.parametrize("write", [False, True])
-@pytest.mark.parametrize(("version", "words"), [(3, "newer than"), (0, "not one of")])
+@pytest.mark.parametrize(("version", "words"), [(4, "newer than"), (0, "not one of")])
 def test_a_store_of_another_program_is_refused(version, words, write, store):
     store.close()
     with closing(sqlite3.connect(store.folder / "run.db")) as connection:

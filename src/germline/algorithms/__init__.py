@@ -5,7 +5,7 @@
     state, report, blobs = algorithm.tell(state, results)    any subset, in any order
 
 Algorithms are frozen structs of settings with pure methods; states are values. Nothing here knows
-who evaluates. Higher fitness is better.
+who evaluates. Higher fitness is better. To an asynchronous algorithm the order of results matters.
 """
 
 from collections.abc import Mapping
@@ -15,18 +15,33 @@ from typing import TYPE_CHECKING, Any
 from germline import settings as written
 from germline.algorithms.protocols import Algorithm, Report, State
 from germline.algorithms.schedule import Schedule
+from germline.errors import InputError
 
 if TYPE_CHECKING:
     from germline.algorithms.es import ES as ES
     from germline.algorithms.ga import GA as GA
     from germline.algorithms.random_search import RandomSearch as RandomSearch
+    from germline.algorithms.rolling import AsyncGA as AsyncGA
 
-_registry = {"es": "ES", "ga": "GA", "random-search": "RandomSearch"}
+_registry = {"async-ga": "AsyncGA", "es": "ES", "ga": "GA", "random-search": "RandomSearch"}
+_ASYNCHRONOUS = {"ga": "async-ga", "async-ga": "async-ga"}
 
 # Imported on first use: they need JAX, and looking at a run does not.
-_HOMES = {"ES": "es", "GA": "ga", "RandomSearch": "random_search"}
+_HOMES = {"AsyncGA": "rolling", "ES": "es", "GA": "ga", "RandomSearch": "random_search"}
 
-__all__ = ["ES", "GA", "Algorithm", "RandomSearch", "Report", "Schedule", "State", "make", "names"]
+__all__ = [
+    "ES",
+    "GA",
+    "Algorithm",
+    "AsyncGA",
+    "RandomSearch",
+    "Report",
+    "Schedule",
+    "State",
+    "asynchronous",
+    "make",
+    "names",
+]
 
 
 def names() -> list[str]:
@@ -39,6 +54,13 @@ def make(name: str, settings: Mapping[str, Any]) -> Algorithm:
     kind = __getattr__(written.lookup("algorithm", name, _registry))
     made: Algorithm = written.convert(settings, kind, f"algorithm {name}: ")
     return made
+
+
+def asynchronous(name: str) -> str:
+    """Give the name of an algorithm's form without a barrier."""
+    if name not in _ASYNCHRONOUS:
+        raise InputError(f"--async: {name} needs everyone of a generation; only ga does without")
+    return _ASYNCHRONOUS[name]
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - a class

@@ -6,7 +6,7 @@ their mean become the elite, copied unchanged.
 """
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import msgspec
@@ -146,6 +146,36 @@ class Generational(Common, frozen=True, kw_only=True):
         values["elite"] = tuple(Scored(g.genome(policy), score) for g, score in kept.elite)
         return State(**values)
 
+    def report(
+        self, state: Progress, scored: np.ndarray, every: Sequence[Result], champion: Scored
+    ) -> Report:
+        """Sum up a generation: the fitness [n] of who was scored, best first, and all results."""
+        steps, frames, _, failures = progress.played(every)
+        return Report(
+            generation=state.generation,
+            evaluations=len(every),
+            failures=failures,
+            best=float(scored[0]),
+            mean=float(scored.mean()),
+            median=float(np.median(scored)),
+            elite=champion.score,
+            champion=champion.genome.id,
+            steps=steps,
+            frames=frames,
+            sigma=self.size(state.generation),
+            cap=progress.cap(self, state),
+        )
+
+    def carried(self, pool: Sequence[Scored]) -> tuple[Scored, ...]:
+        """Give the best of a pool, as many as there are elites; of equals the first."""
+        return tuple(sorted(pool, key=lambda scored: -scored.score)[: self.elites])
+
+    def tried(self, candidates: Sequence[Genome], told: Mapping[int, Result]) -> tuple[Scored, ...]:
+        """Give the elite among candidates that have played again; none if all of them failed."""
+        means = progress.fitness(told)
+        order = progress.best_first(means)[: self.elites]
+        return tuple(Scored(candidates[i], float(means[i])) for i in order)
+
     def _finish(
         self, state: State, first: dict[int, Evaluation | Failure]
     ) -> tuple[State, Report, Blobs]:
@@ -160,23 +190,8 @@ class Generational(Common, frozen=True, kw_only=True):
         parents = self.chosen([*(scored.genome for scored in elite), *others])
         again = list(state.told.values()) if state.phase == CANDIDATES else []
         every = [*first.values(), *again]
-        steps, frames, _, failures = progress.played(every)
         champion = elite[0] if elite else Scored(best[0], float(values[ranked[0]]))
-        scored = values[ranked]
-        report = Report(
-            generation=state.generation,
-            evaluations=len(every),
-            failures=failures,
-            best=float(scored[0]),
-            mean=float(scored.mean()),
-            median=float(np.median(scored)),
-            elite=champion.score,
-            champion=champion.genome.id,
-            steps=steps,
-            frames=frames,
-            sigma=self.size(state.generation),
-            cap=progress.cap(self, state),
-        )
+        report = self.report(state, values[ranked], every, champion)
         following = State(
             seed=state.seed,
             policy=state.policy,
@@ -192,11 +207,9 @@ class Generational(Common, frozen=True, kw_only=True):
     def _elite(self, state: State, values: np.ndarray, ranked: list[int]) -> tuple[Scored, ...]:
         """The best by the mean of their candidate episodes, or else by what they were born with."""
         if state.phase == CANDIDATES:
-            means = progress.fitness(state.told)
-            order = progress.best_first(means)[: self.elites]
-            if order:
-                return tuple(Scored(state.candidates[i], float(means[i])) for i in order)
+            found = self.tried(state.candidates, state.told)
+            if found:
+                return found
         best = self.born(state, ranked[: self.elites])
         fresh = [Scored(g, float(values[i])) for g, i in zip(best, ranked, strict=False)]
-        pool = [*fresh, *state.elite]
-        return tuple(sorted(pool, key=lambda scored: -scored.score)[: self.elites])
+        return self.carried([*fresh, *state.elite])

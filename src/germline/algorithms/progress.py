@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 import msgspec
 import numpy as np
@@ -27,12 +27,18 @@ Natural = Annotated[int, msgspec.Meta(ge=0, le=2**24)]
 S = TypeVar("S", bound="Progress")
 
 
+class RuinError(InputError):
+    """Nobody could be scored, so there is nothing to select by."""
+
+
 class Common(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The settings that every algorithm has.
 
     An episode ends after `cap` steps; with `adaptive_cap`, after twice the mean length of the
     generation before, so that few long episodes do not hold up all others.
     """
+
+    asynchronous: ClassVar[bool] = False
 
     population: Count = 1000
     episodes: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 1
@@ -124,7 +130,7 @@ def refuse_ruin(state: Progress, values: np.ndarray[Any, np.dtype[np.float64]]) 
     if not (values > -np.inf).any():
         first = next(iter(state.told.values()))
         reason = first.reason if isinstance(first, Failure) else "returns are not finite"
-        raise InputError(f"generation {state.generation}: every individual failed: {reason}")
+        raise RuinError(f"generation {state.generation}: every individual failed: {reason}")
 
 
 def played(results: Sequence[Result]) -> tuple[int, int, float | None, int]:
@@ -158,7 +164,7 @@ def context(state: Progress) -> bytes | None:
 
 
 def moments(state: Progress, results: Sequence[Result]) -> Sums | None:
-    """All observations so far, added up in the order of keys."""
+    """All observations so far, added up in the order of the results."""
     parts = [r.observation_sums for r in results if isinstance(r, Evaluation)]
     found = [part for part in (state.moments, *parts) if part is not None]
     if not found:

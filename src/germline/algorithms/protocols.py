@@ -1,12 +1,12 @@
 """What an algorithm is, and what it reports."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import msgspec
 
-from germline.genome import PolicyRef
-from germline.messages import Request, Result
+from germline.genome import Genome, PolicyRef
+from germline.messages import Key, Request, Result
 
 State = Any
 """A frozen msgspec struct with at least the fields of `progress.Progress`."""
@@ -38,7 +38,13 @@ class Report(msgspec.Struct, frozen=True):
 
 
 class Algorithm(Protocol):
-    """Settings with pure methods: the same arguments always give the same result."""
+    """Settings with pure methods: the same arguments always give the same result.
+
+    An `asynchronous` one has no barrier: the order in which results are told is part of what the
+    same means, and it is a `RollingAlgorithm`.
+    """
+
+    asynchronous: ClassVar[bool]
 
     def start(self, seed: int, policy: PolicyRef, run: str = "") -> State:
         """Give the state before anything was evaluated; `run` is part of every key."""
@@ -65,4 +71,22 @@ class Algorithm(Protocol):
 
     def decode(self, data: bytes, policy: PolicyRef) -> State:
         """Read a state back."""
+        ...
+
+
+class RollingAlgorithm(Algorithm, Protocol):
+    """One without a barrier. Its states say in `arrived` how many results they were told.
+
+    Results are told in the order in which they arrive, at most up to the next report.
+    """
+
+    def ask(self, state: State, count: int | None = None) -> list[Request]:
+        """Give re-evaluations that were not yet told, then `count` individuals of the generation.
+
+        Those are any number; if none is given, as many as the next report needs.
+        """
+        ...
+
+    def individuals(self, state: State, keys: Sequence[Key]) -> list[Genome | None]:
+        """Give who was asked for by these keys, None for those that are forgotten."""
         ...

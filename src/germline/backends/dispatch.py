@@ -1,45 +1,54 @@
 """The dispatcher above all engines: every request is answered exactly once.
 
-Engines deliver at least once. Here the first answer per key wins, and late or foreign ones are
-dropped; what was lost, or is overdue, is given out again; and a request that keeps losing workers
-is put aside as a failure.
+Engines deliver at least once. Here the first answer per key wins; late, foreign and impossible
+ones are dropped; what was lost, or is overdue, is given out again; and a request that keeps losing
+workers is put aside as a failure.
 """
 
 import math
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from germline.backends.protocols import Backend
+from germline.backends.audit import Audit
+from germline.backends.protocols import Backend, host_of
 from germline.messages import Evaluation, Failure, Key, Lost, Request, Result
 
 BATCH_SECONDS = 0.5  # long enough to make a message cheap, short enough to lose little
-IN_FLIGHT = 2  # batches per worker
+IN_FLIGHT = 2  # batches per slot of a worker
 FIRST = 8  # episodes in a batch while it is not known how long they take
+LARGEST = 4096  # episodes in a batch, so that messages are not endless
 ATTEMPTS = 5
+STRIKES = 3  # impossible answers from which on a worker is not listened to
 PATIENCE = 600.0
 MOMENT = 0.2
 
+More = Callable[[int], Sequence[Request]]
+
 
 class _Out(NamedTuple):
-    """A request that has been given out, in a batch of so many episodes."""
+    """A request that has been given out, in which batch, and of how many episodes that was."""
 
     request: Request
     due: float
     episodes: int
+    batch: int
 
 
 @dataclass
 class _Round:
     """The requests of one call: those that wait, those to be tried again, those under way."""
 
-    total: int  # episodes
+    total: float  # episodes; endless where there are always more
     waiting: deque[Request]
     again: deque[list[Request]] = field(default_factory=deque)
     out: dict[Key, _Out] = field(default_factory=dict)
     tries: dict[Key, int] = field(default_factory=dict)
+    episodes: int = 0  # that are out
+    given: int = 0  # batches, so far
+    left: dict[int, int] = field(default_factory=dict)  # requests out, by batch
 
     def batch(self, size: int, family: int) -> list[Request]:
         """The next requests, of about `size` episodes; what was lost goes first.
@@ -57,6 +66,24 @@ class _Round:
             size -= len(batch[-1].episode_seeds)
         return batch
 
+    def give(self, batch: list[Request], due: float, episodes: int) -> None:
+        """Note that a batch is out."""
+        self.given += 1
+        for request in batch:
+            self.out[request.key] = _Out(request, due, episodes, self.given)
+        self.left[self.given] = len(batch)
+        self.episodes += episodes
+
+    def take(self, key: Key) -> _Out | None:
+        """Note that a request is out no longer."""
+        given = self.out.pop(key, None)
+        if given is not None:
+            self.episodes -= len(given.request.episode_seeds)
+            self.left[given.batch] -= 1
+            if not self.left[given.batch]:
+                del self.left[given.batch]
+        return given
+
     def unfinished(self) -> bool:
         """Whether there is anything left to do or to wait for."""
         return bool(self.waiting or self.again or self.out)
@@ -68,7 +95,8 @@ class Dispatcher:
     It learns how long episodes take and sizes batches to `BATCH_SECONDS`. A request is overdue
     after `patience` seconds, twice that at each new attempt, or twenty times what its batch should
     take; after so many `attempts` it is a failure. Where `siblings` share products, a batch has
-    at least twice as many episodes, so that a lane that is done can take another.
+    at least twice as many episodes, so that a lane that is done can take another. With an `audit`
+    some are evaluated twice, and a worker that gives something else is not listened to any more.
     """
 
     def __init__(
@@ -78,47 +106,84 @@ class Dispatcher:
         attempts: int = ATTEMPTS,
         patience: float = PATIENCE,
         siblings: int = 0,
+        audit: Audit | None = None,
+        warn: Callable[[str], None] = lambda text: None,
     ) -> None:
         self.backend = backend
         self.siblings = siblings
         self.attempts = attempts
         self.patience = patience
+        self.audit = audit
+        self.warn = warn
+        self.quarantined: set[str] = set()
+        self._strikes: Counter[str] = Counter()
         self._size = float(FIRST)  # of a batch, in episodes
         self._seconds = 0.0  # an episode takes
+        self._slots = 0
+        self._looked = -math.inf
+        self._checked = 0.0
+        self._worked = 0.0  # seconds with somebody there: nobody is late while there is nobody
 
     def run(
-        self, requests: Sequence[Request], stopped: Callable[[], bool] = lambda: False
+        self,
+        requests: Sequence[Request],
+        stopped: Callable[[], bool] = lambda: False,
+        more: More | None = None,
     ) -> Iterator[list[Result]]:
         """Give answers as they come in, some at a time, until all are there or `stopped`.
 
         An empty list says that work was handed out, or that all is quiet: time for something else.
+        `more` is asked for further requests, as many episodes or more as there is room for, when
+        none wait: so without a barrier no worker ever has to.
+
+        After a quarantine, requests that the worker had answered are answered again; the later
+        answer is the right one.
         """
         # Siblings travel together: the worker then has their parent at hand.
         order = deque(sorted(requests, key=_family))
-        now = _Round(sum(len(request.episode_seeds) for request in requests), order)
-        while now.unfinished() and not stopped():
-            if self._hand_out(now):
+        total = math.inf if more else sum(len(request.episode_seeds) for request in requests)
+        now = _Round(total, order)
+        if self.audit is not None:
+            self.audit.begin(endless=more is not None)
+        while not stopped():
+            if self._hand_out(now, more):
                 yield []
+            if not now.unfinished():
+                return
             yield [*self._answers(now), *self._overdue(now)]
 
-    def _hand_out(self, now: _Round) -> bool:
+    def _hand_out(self, now: _Round, more: More | None) -> bool:
         """Keep a few batches under way for every worker; say whether there was anything to do."""
         handed = False
-        workers = max(1, len(self.backend.workers()))
-        size = max(1, min(math.ceil(now.total / workers), max(int(self._size), 2 * self.siblings)))
-        room = IN_FLIGHT * workers * size - sum(
-            len(o.request.episode_seeds) for o in now.out.values()
-        )
-        while room > 0 and (batch := now.batch(size, self.siblings)):
+        slots = max(1, self._capacity())
+        share = math.ceil(min(now.total / slots, 2**31))
+        size = max(1, min(share, max(int(self._size), 2 * self.siblings)))
+        # By episodes, and by batches too: while a few large ones are out, none shall wait.
+        while (room := IN_FLIGHT * slots * size - now.episodes) > 0 or len(
+            now.left
+        ) < IN_FLIGHT * slots:
+            if more is not None and not now.waiting:
+                now.waiting.extend(sorted(more(max(room, size)), key=_family))
+            batch = now.batch(size, self.siblings)
+            if not batch:
+                break
             episodes = sum(len(request.episode_seeds) for request in batch)
             patience = self.patience * 2 ** max(now.tries.get(r.key, 0) for r in batch)
-            due = time.monotonic() + max(patience, 20 * episodes * self._seconds)
-            for request in batch:
-                now.out[request.key] = _Out(request, due, episodes)
-            self.backend.submit(batch)
-            room -= episodes
+            now.give(batch, self._worked + max(patience, 20 * episodes * self._seconds), episodes)
+            avoid = "" if self.audit is None else self.audit.heard_from(batch[0].key)
+            self.backend.submit(batch, avoid)
             handed = True
         return handed
+
+    def _capacity(self) -> int:
+        """How many batches can be worked on at once, looked at every moment."""
+        moment = time.monotonic()
+        if moment > self._looked + MOMENT:
+            if self._slots:
+                self._worked += min(moment - self._looked, 2 * MOMENT)
+            self._slots = sum(worker.slots for worker in self.backend.workers())
+            self._looked = moment
+        return self._slots
 
     def _answers(self, now: _Round) -> list[Result]:
         """What the backend has to say, the first word about each request."""
@@ -126,20 +191,59 @@ class Dispatcher:
         took: dict[int, float] = {}
         for event in self.backend.results(MOMENT):
             if isinstance(event, Lost):
-                lost = [now.out.pop(key).request for key in event.keys if key in now.out]
+                lost = [out.request for key in event.keys if (out := now.take(key))]
                 if event.blamed:
                     answers += self._again(now, lost, event.reason)
                 else:
                     now.waiting.extendleft(lost)
-            elif event.key in now.out:
-                given = now.out.pop(event.key)
-                answers.append(event)
-                if isinstance(event, Evaluation):
-                    share = event.seconds / len(event.returns)
-                    took[given.episodes] = share * given.episodes
+                continue
+            if isinstance(event, Evaluation) and host_of(event.worker) in self.quarantined:
+                continue
+            given = now.take(event.key)
+            if given is None:
+                continue
+            if isinstance(event, Evaluation):
+                if not self._believed(event, given.request):
+                    now.again.append([given.request])
+                    continue
+                took[given.episodes] = event.seconds / len(event.returns) * given.episodes
+            answers += self._audited(now, given.request, event)
         for episodes, seconds in took.items():
             self._learn(episodes, seconds)
         return answers
+
+    def _believed(self, answer: Evaluation, request: Request) -> bool:
+        """Whether an answer can be one to its request; who gives others is not listened to."""
+        wrong = fault(answer, request)
+        if wrong is None:
+            return True
+        host = host_of(answer.worker)
+        self._strikes[host] += 1
+        self.warn(f"worker {host}: {wrong}; refused")
+        if self._strikes[host] >= STRIKES:
+            self._quarantine(host)
+        return False
+
+    def _audited(self, now: _Round, request: Request, answer: Result) -> list[Result]:
+        """The answer, unless another worker is to give it too."""
+        if self.audit is None:
+            return [answer]
+        verdict = self.audit.hear(request, answer, elsewhere=self._slots > 1)
+        if verdict.again:
+            now.again.append([request])
+        for host, found in verdict.convicted.items():
+            if host in self.quarantined:
+                continue
+            self.warn(found)
+            self._quarantine(host)
+            # What it had answered before is not believed either.
+            now.again.extend([r] for r in self.audit.answered_by(host) if r.key not in now.out)
+        return [] if verdict.answer is None else [verdict.answer]
+
+    def _quarantine(self, host: str) -> None:
+        self.quarantined.add(host)
+        self.warn(f"worker {host}: is in quarantine, and not listened to any more")
+        self.backend.ban(host)
 
     def _learn(self, episodes: int, seconds: float) -> None:
         """Aim at batches of `BATCH_SECONDS`.
@@ -148,17 +252,20 @@ class Dispatcher:
         together, one alone costs almost as much as all.
         """
         wanted = episodes * min(4.0, BATCH_SECONDS / max(seconds, 1e-6))
-        self._size = max(wanted, self._size / 2)
+        self._size = min(max(wanted, self._size / 2), LARGEST)
         self._seconds = seconds / episodes
 
     def _overdue(self, now: _Round) -> list[Result]:
         """Give up on workers that do not answer."""
-        moment = time.monotonic()
-        late = [out.request for out in now.out.values() if out.due < moment]
+        self._capacity()
+        if self._worked < self._checked + MOMENT:
+            return []
+        self._checked = self._worked
+        late = [out.request for out in now.out.values() if out.due < self._worked]
         if not late:
             return []
         for request in late:
-            del now.out[request.key]
+            now.take(request.key)
         self.backend.cancel([request.key for request in late])
         return [
             failure
@@ -183,6 +290,27 @@ class Dispatcher:
             return [Failure(key, reason, count)]
         now.again.append(requests)
         return []
+
+
+def fault(answer: Evaluation, request: Request) -> str | None:
+    """What makes an answer impossible, in words."""
+    episodes = len(request.episode_seeds)
+    for name, numbers in (("returns", answer.returns), ("steps", answer.steps)):
+        if len(numbers) != episodes:
+            return f"gave {len(numbers)} {name} for {episodes} episodes"
+    if len(answer.frames) != episodes or len(answer.ends) not in (0, episodes):
+        return f"gave {len(answer.frames)} counts of frames for {episodes} episodes"
+    sums = answer.observation_sums
+    floats = (*answer.returns, *answer.behaviour, answer.seconds)
+    if sums is not None:
+        floats = (*floats, *sums.total, *sums.squares)
+    if not all(map(math.isfinite, floats)):
+        return "gave numbers that are not finite"
+    if min(answer.seconds, *answer.steps, *answer.frames) < 0:
+        return "gave counts below zero"
+    if max(*answer.steps, *answer.frames) >= 2**32:
+        return "gave counts that no episode reaches"
+    return None
 
 
 def _family(request: Request) -> tuple[str, Key]:

@@ -16,21 +16,14 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from queue import SimpleQueue
 
+import msgspec
+
 from germline import compiled
 from germline.backends.protocols import WorkerStatus
 from germline.backends.worker import Hello
+from germline.blobs import BlobCache
 from germline.errors import InputError
-from germline.evaluate import BlobCache
-from germline.messages import (
-    Event,
-    Key,
-    Lost,
-    Problem,
-    Request,
-    decode_events,
-    encode,
-    encode_requests,
-)
+from germline.messages import Batch, Event, Key, Lost, Problem, Request, decode_events, encode, pack
 
 IN_FLIGHT = 2  # batches a worker holds: one in work, one waiting, so that it is never idle
 HOPELESS = 3  # deaths per worker, before it was ready, from which on none is replaced
@@ -55,6 +48,7 @@ class _Worker:
     frames: SimpleQueue[tuple[bytes, bytes] | None] = field(default_factory=SimpleQueue)
     ready: bool = False
     given_up: bool = False
+    ignored: int = 0  # of its batches nobody wants to hear
     batches: deque[tuple[Key, ...]] = field(default_factory=deque)
     done: int = 0
 
@@ -69,32 +63,43 @@ class _Worker:
 
 
 class Processes:
-    """`count` workers, one per core if not said. `trust` allows a problem to import code."""
+    """`count` workers, one per core if not said. `trust` allows a problem to import code.
+
+    While it waits for workers it also listens to `wake`, for whoever has something else to do.
+    """
 
     def __init__(self, count: int | None = None, *, trust: bool = False) -> None:
         self.count = count or cores()
         self.trust = trust
         self._problem: Problem | None = None
-        self._blobs = BlobCache()
+        self.blobs = BlobCache()
         self._workers: list[_Worker] = []
-        self._waiting: deque[Sequence[Request]] = deque()
+        self._waiting: deque[Batch] = deque()
         self._started = 0
         self._deaths = 0
+        self._leaving = False
+        self.wake: socket.socket | None = None
+        self.proof: dict[str, str] | None = None  # what the first worker that was ready computed
 
-    def open(self, problem: Problem) -> None:
+    def open(self, problem: Problem, run: str = "") -> None:
         """Start the workers; the first batches wait until they are ready."""
         self._problem = problem
         while len(self._workers) < self.count:
             self._workers.append(self._start())
 
-    def submit(self, batch: Sequence[Request]) -> None:
+    def submit(self, batch: Sequence[Request], avoid: str = "") -> None:
         """Send a batch to the worker that holds the fewest, or keep it until one is free."""
+        self.give(pack(batch, avoid))
+
+    def give(self, batch: Batch) -> None:
+        """Take a batch that is packed already."""
         self._waiting.append(batch)
         self._feed()
 
     def results(self, timeout: float) -> Iterator[Event]:
         """Give what the workers send, and what died with them."""
-        heard = wait([worker.pipe for worker in self._workers], timeout)
+        pipes = [worker.pipe for worker in self._workers]
+        heard = wait(pipes if self.wake is None else [*pipes, self.wake], timeout)
         for worker in [worker for worker in self._workers if worker.pipe in heard]:
             try:
                 frame = worker.pipe.recv_bytes()
@@ -106,18 +111,38 @@ class Processes:
                 raise InputError(payload.decode())
             if kind == b"r":
                 worker.ready = True
+                self.proof = self.proof or msgspec.json.decode(payload)
+                continue
+            keys = worker.batches.popleft()
+            worker.done += len(keys)
+            self._feed()
+            if worker.ignored:
+                worker.ignored -= 1
             else:
-                keys = worker.batches.popleft()
-                worker.done += len(keys)
-                self._feed()
                 yield from decode_events(payload)
+            if self._leaving:
+                self._end(worker)
+                self._workers.remove(worker)
         self._feed()
+
+    def leave(self) -> Iterator[Event]:
+        """Finish what is being worked on and nothing more; give the rest back."""
+        self._leaving = True
+        for batch in self._waiting:
+            yield Lost(batch.keys, "handed back", blamed=False)
+        self._waiting.clear()
+        for worker in list(self._workers):
+            while len(worker.batches) > (1 if worker.ready else 0):
+                yield Lost(worker.batches.pop(), "handed back", blamed=False)
+            if not worker.batches:
+                self._end(worker)
+                self._workers.remove(worker)
 
     def cancel(self, keys: Iterable[Key]) -> None:
         """Forget what waits; a worker that is at it is ended and replaced."""
         given_up = set(keys)
-        waiting = ([r for r in batch if r.key not in given_up] for batch in self._waiting)
-        self._waiting = deque(batch for batch in waiting if batch)
+        waiting = (batch.without(given_up) for batch in self._waiting)
+        self._waiting = deque(batch for batch in waiting if batch.children)
         for worker in self._workers:
             if any(key in given_up for batch in worker.batches for key in batch):
                 kept = (tuple(k for k in batch if k not in given_up) for batch in worker.batches)
@@ -125,9 +150,15 @@ class Processes:
                 worker.given_up = True
                 worker.process.kill()
 
+    def ban(self, host: str) -> None:
+        """End a worker; another takes its place."""
+        for worker in self._workers:
+            if worker.name == host:
+                worker.process.kill()
+
     def put(self, blob: bytes) -> str:
         """Send a blob to all workers, and to those that replace them."""
-        digest = self._blobs.put(blob)
+        digest = self.blobs.put(blob)
         for worker in self._workers:
             worker.frames.put((b"b", blob))
         return digest
@@ -154,6 +185,16 @@ class Processes:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def under_way(self) -> list[tuple[Key, ...]]:
+        """The batches that workers hold."""
+        return [keys for worker in self._workers for keys in worker.batches]
+
+    def forget(self) -> None:
+        """Let workers finish what they hold, and tell nobody."""
+        self._waiting.clear()
+        for worker in self._workers:
+            worker.ignored = len(worker.batches)
+
     def _start(self) -> _Worker:
         assert self._problem is not None
         mine, theirs = socket.socketpair()
@@ -174,7 +215,7 @@ class Processes:
         threading.Thread(target=worker.send, daemon=True).start()
         hello = Hello(self._problem, name, self.trust, tuple(sys.path) if self.trust else ())
         worker.frames.put((b"p", encode(hello)))
-        for _, blob in self._blobs:
+        for _, blob in self.blobs:
             worker.frames.put((b"b", blob))
         return worker
 
@@ -184,7 +225,11 @@ class Processes:
         self._deaths = 0 if worker.ready else self._deaths + 1
         if self._deaths >= HOPELESS * self.count:
             raise InputError(f"workers end with code {code} before they have done anything")
-        self._workers[self._workers.index(worker)] = self._start()
+        place_of = self._workers.index(worker)
+        if self._leaving:
+            del self._workers[place_of]
+        else:
+            self._workers[place_of] = self._start()
         for place, keys in enumerate(worker.batches):
             yield Lost(
                 keys,
@@ -201,11 +246,12 @@ class Processes:
         return code
 
     def _feed(self) -> None:
-        """Send waiting batches to workers that hold few."""
-        while self._waiting:
-            worker = min(self._workers, key=lambda worker: len(worker.batches))
+        """Send waiting batches to workers that hold few, not to one that a batch avoids."""
+        while self._waiting and self._workers and not self._leaving:
+            avoid = self._waiting[0].avoid
+            worker = min(self._workers, key=lambda w: (w.name == avoid, len(w.batches)))
             if len(worker.batches) >= IN_FLIGHT:
                 return
             batch = self._waiting.popleft()
-            worker.batches.append(tuple(request.key for request in batch))
-            worker.frames.put((b"r", encode_requests(batch)))
+            worker.batches.append(batch.keys)
+            worker.frames.put((b"r", encode(batch)))

@@ -9,22 +9,23 @@ from germline.messages import Event, Key, Problem, Request
 
 
 class WorkerStatus(msgspec.Struct, frozen=True):
-    """A worker, how many requests it holds and how many it has done."""
+    """A worker, how many requests it holds and has done, and how many batches it plays at once."""
 
     name: str
     holds: int
     done: int
+    slots: int = 1
 
 
 class Backend(Protocol):
     """An engine: it moves batches, nothing more. Also a context manager that closes itself."""
 
-    def open(self, problem: Problem) -> None:
-        """Get ready to evaluate individuals of a problem."""
+    def open(self, problem: Problem, run: str = "") -> None:
+        """Get ready to evaluate individuals of a problem; `run` is part of every key."""
         ...
 
-    def submit(self, batch: Sequence[Request]) -> None:
-        """Take a batch, to be evaluated by one worker."""
+    def submit(self, batch: Sequence[Request], avoid: str = "") -> None:
+        """Take a batch, to be evaluated by one worker, if possible not by that to be avoided."""
         ...
 
     def results(self, timeout: float) -> Iterator[Event]:
@@ -33,6 +34,10 @@ class Backend(Protocol):
 
     def cancel(self, keys: Iterable[Key]) -> None:
         """Give up requests, if that is possible."""
+        ...
+
+    def ban(self, host: str) -> None:
+        """Let a worker go that cannot be believed, and do not let it in again."""
         ...
 
     def put(self, blob: bytes) -> str:
@@ -50,3 +55,8 @@ class Backend(Protocol):
     def __enter__(self) -> "Backend": ...
 
     def __exit__(self, *_: object) -> None: ...
+
+
+def host_of(worker: str) -> str:
+    """The host of a worker: several processes of one are called HOST/PROCESS."""
+    return worker.partition("/")[0]

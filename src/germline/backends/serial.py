@@ -2,10 +2,14 @@
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from germline.backends.protocols import WorkerStatus
-from germline.evaluate import BlobCache, Evaluator
+from germline.blobs import BlobCache
 from germline.messages import Event, Key, Problem, Request
+
+if TYPE_CHECKING:
+    from germline.evaluate import Evaluator
 
 
 class Serial:
@@ -18,11 +22,13 @@ class Serial:
         self._evaluator: Evaluator | None = None
         self._done = 0
 
-    def open(self, problem: Problem) -> None:
+    def open(self, problem: Problem, run: str = "") -> None:
         """Build the evaluator."""
+        from germline.evaluate import Evaluator  # which needs JAX; engines elsewhere do not
+
         self._evaluator = Evaluator(problem, self._blobs, worker="serial", trust=self.trust)
 
-    def submit(self, batch: Sequence[Request]) -> None:
+    def submit(self, batch: Sequence[Request], avoid: str = "") -> None:
         """Keep a batch for later."""
         self._batches.append(batch)
 
@@ -38,6 +44,9 @@ class Serial:
         given_up = set(keys)
         kept = ([r for r in batch if r.key not in given_up] for batch in self._batches)
         self._batches = deque(batch for batch in kept if batch)
+
+    def ban(self, host: str) -> None:
+        """There is nobody else."""
 
     def put(self, blob: bytes) -> str:
         """Keep a blob."""

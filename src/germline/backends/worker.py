@@ -2,7 +2,7 @@
 
 It talks over one socket. From the master comes a letter and then what it stands for: p the problem,
 b a blob, r a batch of requests. To the master goes one frame that begins with a letter: r ready,
-e results, x why it cannot work. It ends when the master does.
+with what it has proven, e results, x why it cannot work. It ends when the master does.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ import msgspec
 
 from germline import compiled
 from germline.genome import Genome
-from germline.messages import Problem, decode_requests, encode
+from germline.messages import Failure, Problem, Result, decode_batch, encode, unpack
 
 
 class Hello(msgspec.Struct, frozen=True):
@@ -33,7 +33,7 @@ class Hello(msgspec.Struct, frozen=True):
 
 def main(descriptor: int, parent: int) -> None:
     """Evaluate batches until the master hangs up, or is gone."""
-    _die_with(parent)
+    die_with(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the master's to answer
     with Connection(descriptor) as master:
         try:
@@ -49,8 +49,9 @@ def _serve(master: Connection) -> None:
     sys.path[:] = [*hello.path, *(p for p in sys.path if p not in hello.path)]
 
     _one_thread()
+    from germline.blobs import BlobCache
     from germline.errors import InputError
-    from germline.evaluate import BlobCache, Evaluator
+    from germline.evaluate import Evaluator
 
     blobs = BlobCache()
     try:
@@ -58,7 +59,7 @@ def _serve(master: Connection) -> None:
     except InputError as error:
         master.send_bytes(b"x" + str(error).encode())
         return
-    master.send_bytes(b"r")
+    master.send_bytes(b"r" + msgspec.json.encode(evaluator.proof))
     known: dict[str, Genome] = {}
     turn = 0
     frames: SimpleQueue[tuple[bytes, bytes] | None] = SimpleQueue()
@@ -68,8 +69,13 @@ def _serve(master: Connection) -> None:
         if kind == b"b":
             blobs.put(payload)
             continue
-        requests = decode_requests(payload, hello.problem.policy, known)
-        master.send_bytes(b"e" + encode(tuple(evaluator.evaluate(requests))))
+        batch = decode_batch(payload)
+        results: list[Result]
+        try:
+            results = evaluator.evaluate(unpack(batch, hello.problem.policy, known))
+        except InputError as error:  # it was damaged on its way
+            results = [Failure(key, str(error)) for key in batch.keys]
+        master.send_bytes(b"e" + encode(tuple(results)))
         turn += 1
         compiled.settle(turn)
 
@@ -100,7 +106,7 @@ def _one_thread() -> None:
             os.sched_setaffinity(int(thread.name), allowed)
 
 
-def _die_with(parent: int) -> None:
+def die_with(parent: int) -> None:
     """Ask Linux to end this process with its parent, even in the middle of an evaluation."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import typer
 
 import germline
+from germline.address import redact
 from germline.cli import (
     catalogue,
     doctor,
@@ -20,6 +21,7 @@ from germline.cli import (
     reproduce,
     show,
     train,
+    worker,
 )
 from germline.errors import InputError, printable, shorten
 
@@ -34,6 +36,8 @@ PANELS: dict[str, dict[str, Any]] = {
         "resume": train.resume,
         "fork": train.fork,
         "reproduce": reproduce.reproduce,
+        "worker": worker.worker,
+        "status": worker.status,
     },
     "Look": {
         "show": show.show,
@@ -113,5 +117,5 @@ def _with_help(error: typer.TyperException, arguments: list[str]) -> str:
 def _fail(message: str) -> NoReturn:
     # Help that was shown for lack of arguments comes with no message.
     if message:
-        typer.echo(f"germline: {printable(shorten(message))}", err=True)
+        typer.echo(f"germline: {printable(shorten(redact(message)))}", err=True)
     sys.exit(2)

@@ -18,6 +18,8 @@ CORE = ("jax", "jaxlib", "numpy", "equinox", "optax", "gymnasium", "msgspec", "s
 EXTRAS = {
     "atari": ("ale-py",),
     "box2d": ("box2d", "pygame-ce"),
+    "celery": ("celery", "amqp", "redis"),
+    "grpc": ("grpcio", "protobuf"),
     "jax-envs": ("gymnax", "brax"),
     "mujoco": ("mujoco",),
     "parquet": ("pyarrow",),

@@ -37,6 +37,12 @@ def complete_individual(incomplete: str) -> list[str]:
     return complete_run(incomplete) + files
 
 
+def complete_backend(incomplete: str) -> list[str]:
+    """Engines of this machine, and what addresses of others begin with."""
+    known = ["serial", "processes", "grpc://", "amqp://", "amqps://", "redis://", "rediss://"]
+    return [name for name in known if name.startswith(incomplete)]
+
+
 def _paths(incomplete: str) -> list[str]:
     """What is there by the start of its name, written as the user began to."""
     folder, slash, start = incomplete.rpartition("/")
@@ -53,6 +59,39 @@ Trust = Annotated[
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace the file at --out.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+Backend = Annotated[
+    str | None,
+    typer.Option(
+        envvar="GERMLINE_BACKEND",
+        metavar="serial|processes|URL",
+        help="Who evaluates, if not as specified; a URL is grpc://, amqp(s):// or redis(s)://.",
+        autocompletion=complete_backend,
+    ),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="How many processes here; if not said one per core, and none with a URL."
+    ),
+]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option(help="A file with the secret all workers share; GERMLINE_TOKEN if not given."),
+]
+Certificate = Annotated[
+    Path | None, typer.Option(help="The certificate to serve grpc:// with, in PEM.")
+]
+Key = Annotated[Path | None, typer.Option(help="The private key of the certificate, in PEM.")]
+Insecure = Annotated[
+    bool, typer.Option("--insecure", help="Serve others without a certificate or a token.")
+]
+Audit = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SHARE", help="The share of evaluations, 0 to 1, that are done twice to compare."
+    ),
+]
 
 
 @contextmanager
@@ -85,17 +124,42 @@ def prepare(trust: bool) -> None:
     os.environ.update(compiled.single_threaded())
 
 
+def changes(
+    given: list[str] | None,
+    *,
+    backend: str | None,
+    workers: int | None,
+    token_file: Path | None,
+    certificate: Path | None,
+    key: Path | None,
+    insecure: bool,
+    audit: float | None = None,
+) -> dict[str, Any]:
+    """The fields of a spec that options change, by dotted names."""
+    engine = {
+        "name": backend,
+        "workers": workers,
+        "token_file": token_file and str(token_file),
+        "certificate": certificate and str(certificate),
+        "key": key and str(key),
+        "insecure": insecure or None,
+        "audit": audit,
+    }
+    return pairs(given or []) | {f"backend.{k}": v for k, v in engine.items() if v is not None}
+
+
 def pairs(given: list[str]) -> dict[str, Any]:
     """Read key=value pairs; values are JSON where they can be, text otherwise."""
     import msgspec
 
+    from germline.address import redact
     from germline.errors import InputError
 
     settings = {}
     for pair in given:
         key, equals, text = pair.partition("=")
         if not equals or not key:
-            raise InputError(f"--set: {pair!r} is not key=value")
+            raise InputError(f"--set: {redact(pair)!r} is not key=value")
         try:
             settings[key] = msgspec.json.decode(text)
         except (msgspec.DecodeError, RecursionError):

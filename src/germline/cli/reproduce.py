@@ -9,8 +9,16 @@ import typer
 from germline.cli import board, display, options, protocol, train
 from germline.cli.board import FilmEvery, TensorBoard
 from germline.cli.charts import number
+from germline.cli.options import (
+    Backend,
+    Certificate,
+    Insecure,
+    Key,
+    TokenFile,
+    Workers,
+)
 from germline.cli.output import say, say_json
-from germline.cli.train import Backend, Json, Plain, Workers
+from germline.cli.train import Json, Plain
 from germline.errors import InputError
 
 if TYPE_CHECKING:
@@ -47,6 +55,10 @@ def reproduce(
     ] = None,
     backend: Backend = None,
     workers: Workers = None,
+    token_file: TokenFile = None,
+    certificate: Certificate = None,
+    key: Key = None,
+    insecure: Insecure = False,
     tensorboard: TensorBoard = False,
     film_every: FilmEvery = 0,
     json: Json = False,
@@ -69,7 +81,15 @@ def reproduce(
     with options.signals() as caught:
         options.prepare(False)
         folder = out or Path("runs") / _name(game, algorithm)
-        changes = {"stop.frames": budget} | train.changes_of(None, backend, workers)
+        changes = {"stop.frames": budget} | options.changes(
+            None,
+            backend=backend,
+            workers=workers,
+            token_file=token_file,
+            certificate=certificate,
+            key=key,
+            insecure=insecure,
+        )
         resolved = _begun_or_found(folder, _spec(game, algorithm, seed, changes), changes)
         boarded = train.board_of(folder, resolved, tensorboard, film_every, False, caught)
         shown = display.choose(folder, resolved.spec, json=json, plain=plain, quiet=quiet)
@@ -122,11 +142,12 @@ def _spec(game: str, algorithm: str, seed: int, changes: dict[str, Any]) -> "Spe
 def _begun_or_found(folder: Path, spec: "Spec", changes: dict[str, Any]) -> "Resolved":
     """The run in a folder, with other stop rules or another backend; a new one if there is none."""
     from germline import api
-    from germline.run import loop
+    from germline.run import engines, loop
     from germline.run import spec as specs
 
     if not (folder / "run.db").exists():
         resolved = specs.resolve(spec)
+        engines.check(resolved.engine)
         loop.create(folder, resolved)
         return resolved
     # Both by way of TOML, which knows lists alone.

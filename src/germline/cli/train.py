@@ -2,31 +2,38 @@
 
 import contextlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from germline.cli import board, display, options
 from germline.cli.board import FilmEvery, TensorBoard
 from germline.cli.charts import counted
-from germline.cli.options import AsJson, Run, Trust
+from germline.cli.options import (
+    AsJson,
+    Audit,
+    Backend,
+    Certificate,
+    Insecure,
+    Key,
+    Run,
+    TokenFile,
+    Trust,
+    Workers,
+)
 from germline.cli.output import say, say_json
 from germline.errors import printable
 
 if TYPE_CHECKING:
     from germline.algorithms.protocols import Report
     from germline.run.loop import Ending
-    from germline.run.spec import Resolved
+    from germline.run.spec import Resolved, Spec
     from germline.run.stop import Totals
 
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", help="A field of the spec as name=value, such as stop.generations=50."),
 ]
-Backend = Annotated[
-    Literal["serial", "processes"] | None, typer.Option(help="Who evaluates, if not as specified.")
-]
-Workers = Annotated[int | None, typer.Option(min=1, help="How many; one per core if not said.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object per generation.")]
 Plain = Annotated[bool, typer.Option("--plain", help="One line per generation, as in a pipe.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing, unless it is stopped.")]
@@ -47,6 +54,14 @@ def train(
     set_: Set = None,
     backend: Backend = None,
     workers: Workers = None,
+    token_file: TokenFile = None,
+    certificate: Certificate = None,
+    key: Key = None,
+    insecure: Insecure = False,
+    audit: Audit = None,
+    async_: Annotated[
+        bool, typer.Option("--async", help="Let nobody wait for the end of a generation.")
+    ] = False,
     trust: Trust = False,
     tensorboard: TensorBoard = False,
     film_every: FilmEvery = 0,
@@ -58,16 +73,28 @@ def train(
     display.check(json=json, plain=plain, quiet=quiet)
     board.check(tensorboard, film_every)
     with options.signals() as caught:
-        changes = changes_of(set_, backend, workers)
+        changes = options.changes(
+            set_,
+            backend=backend,
+            workers=workers,
+            token_file=token_file,
+            certificate=certificate,
+            key=key,
+            insecure=insecure,
+            audit=audit,
+        )
         from germline import presets
 
         given = presets.read(spec, changes)
+        if async_:
+            given = asynchronous(given)
         options.prepare(trust)
         from germline import api
-        from germline.run import loop
+        from germline.run import engines, loop
         from germline.run import spec as specs
 
         resolved = specs.resolve(given, trust=trust)
+        engines.check(resolved.engine)
         folder = out or api.unused(Path("runs") / resolved.spec.name)
         boarded = board_of(folder, resolved, tensorboard, film_every, trust, caught)
         loop.create(folder, resolved)
@@ -80,6 +107,11 @@ def resume(
     set_: Set = None,
     backend: Backend = None,
     workers: Workers = None,
+    token_file: TokenFile = None,
+    certificate: Certificate = None,
+    key: Key = None,
+    insecure: Insecure = False,
+    audit: Audit = None,
     trust: Trust = False,
     tensorboard: TensorBoard = False,
     film_every: FilmEvery = 0,
@@ -91,7 +123,16 @@ def resume(
     display.check(json=json, plain=plain, quiet=quiet)
     board.check(tensorboard, film_every)
     with options.signals() as caught:
-        changes = changes_of(set_, backend, workers)
+        changes = options.changes(
+            set_,
+            backend=backend,
+            workers=workers,
+            token_file=token_file,
+            certificate=certificate,
+            key=key,
+            insecure=insecure,
+            audit=audit,
+        )
         options.prepare(trust)
         from germline import api
 
@@ -125,16 +166,14 @@ def fork(
         say(f"{folder}: {counted(generation, 'generation')} of {run}. Go on with: {again}")
 
 
-def changes_of(
-    given: list[str] | None, backend: str | None, workers: int | None
-) -> dict[str, object]:
-    """The fields of a spec that options change, by dotted names."""
-    changes: dict[str, object] = dict(options.pairs(given or []))
-    if backend is not None:
-        changes["backend.name"] = backend
-    if workers is not None:
-        changes["backend.workers"] = workers
-    return changes
+def asynchronous(spec: "Spec") -> "Spec":
+    """The same spec with the form of its algorithm that has no generations to wait for."""
+    import msgspec
+
+    from germline import algorithms
+
+    name = algorithms.asynchronous(spec.algorithm["name"])
+    return msgspec.structs.replace(spec, algorithm={**spec.algorithm, "name": name})
 
 
 def _trusted(trust: bool) -> str:
@@ -166,12 +205,12 @@ def evolve(
     boarded: board.Board | None,
 ) -> "Ending":
     """Run until a stop rule holds or a signal is caught."""
-    from germline.run import loop
+    from germline.run import engines, loop
 
     with (
         shown,
         boarded or contextlib.nullcontext(),
-        loop.backend_of(resolved.spec.backend, trust=trust) as backend,
+        engines.backend_of(resolved.engine, trust=trust, warn=_warn) as backend,
     ):
 
         def begun(history: "list[tuple[Report, Totals]]") -> None:

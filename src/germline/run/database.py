@@ -6,7 +6,7 @@ from pathlib import Path
 
 from germline.errors import InputError
 
-VERSION = 2
+VERSION = 3
 NETWORK = {
     *("afs", "beegfs", "ceph", "cifs", "fuse.sshfs", "glusterfs", "gpfs", "lustre", "ncpfs"),
     *("nfs", "nfs4", "smb3", "smbfs", "fuse.glusterfs", "fuse.ceph", "fuse.s3fs", "fuse.rclone"),
@@ -33,8 +33,10 @@ CREATE TABLE evaluations (
     microseconds INTEGER, worker INTEGER,
     failure TEXT, attempts INTEGER,
     ends TEXT,                  -- one letter per episode
+    arrival INTEGER,            -- place in the order of arrival; NULL where that does not matter
     PRIMARY KEY (generation, phase, number)
 ) WITHOUT ROWID;
+CREATE INDEX arrivals ON evaluations (arrival) WHERE arrival IS NOT NULL;
 CREATE TABLE generations (
     number INTEGER PRIMARY KEY, report BLOB NOT NULL, seconds REAL NOT NULL, cost REAL NOT NULL
 );
@@ -45,7 +47,11 @@ CREATE TABLE sessions (
 """
 
 # What turns a store of a version into one of the next. Stores of any version can be read for ever.
-MIGRATIONS = {1: "ALTER TABLE evaluations ADD COLUMN ends TEXT"}
+MIGRATIONS = {
+    1: "ALTER TABLE evaluations ADD COLUMN ends TEXT",
+    2: "ALTER TABLE evaluations ADD COLUMN arrival INTEGER;"
+    "CREATE INDEX arrivals ON evaluations (arrival) WHERE arrival IS NOT NULL",
+}
 
 
 def unwritable(folder: Path, error: Exception) -> InputError:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from germline.algorithms.protocols import Report
 from germline.genome import Gene, Snapshot
 from germline.run.records import Scored
 from germline.run.store import Store
@@ -50,16 +51,22 @@ def best(store: Store, count: int, generation: int | None = None) -> list[Standi
     as the champion had when it was chosen.
     """
     known = standings(store.scores(generation))
-    needed = 1
-    reports = store.reports()
-    if generation is None and reports and reports[-1].champion in known:
-        last = standings(store.scores(reports[-1].generation)).get(reports[-1].champion)
-        needed = -(-last.episodes // 2) if last else 1
+    reports = store.reports() if generation is None else []
+    needed = -(-_chosen_by(store, reports) // 2)
     ranked = sorted(
         (standing for standing in known.values() if standing.episodes >= needed),
         key=lambda standing: (-standing.mean, standing.generation, standing.id),
     )
     return ranked[:count]
+
+
+def _chosen_by(store: Store, reports: list[Report]) -> int:
+    """Episodes that the champion played in the last generation in which it played, at least 1."""
+    for report in reversed(reports):
+        last = standings(store.scores(report.generation)).get(reports[-1].champion)
+        if last is not None:
+            return last.episodes
+    return 1
 
 
 def lineage(store: Store, name: str) -> list[Ancestor]:

@@ -6,6 +6,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from germline import address
+
 
 def about(backend: str) -> dict[str, Any]:
     """What a session works with: the kind of machine matters to floats, versions to tasks."""
@@ -16,7 +18,7 @@ def about(backend: str) -> dict[str, Any]:
             versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    return {"backend": backend, "kind": kind(), "versions": versions}
+    return {"backend": address.redact(backend), "kind": kind(), "versions": versions}
 
 
 def differences(

@@ -24,6 +24,13 @@ class Born(NamedTuple):
     origin: Gene | Root
 
 
+class Arrival(NamedTuple):
+    """A result as it arrived, and the id of whom it is of."""
+
+    id: str
+    result: Result
+
+
 class Scored(NamedTuple):
     """An evaluation: who, by which key, and one number per episode, none if it failed."""
 
@@ -55,12 +62,14 @@ def of_individual(request: Request, number: Number) -> tuple[Any, ...]:
     return name, generation, parent, gene.seed, bits, operator, None
 
 
-def of_evaluation(request: Request, result: Result, number: Number) -> tuple[Any, ...]:
-    """The row of an answer to a request."""
+def of_evaluation(
+    request: Request, result: Result, number: Number, arrival: int | None
+) -> tuple[Any, ...]:
+    """The row of an answer to a request; `arrival` is its place in their order, if that counts."""
     key = request.key
     start = key.generation, key.phase, key.number, short(request.genome.digest)
     if isinstance(result, Failure):
-        return (*start, *(None,) * 7, result.reason, result.attempts, None)
+        return (*start, *(None,) * 7, result.reason, result.attempts, None, arrival)
     count = len(result.returns)
     floats, counts = f"<{count}d", f"<{count}I"
     behaviour = result.behaviour
@@ -76,6 +85,7 @@ def of_evaluation(request: Request, result: Result, number: Number) -> tuple[Any
         None,
         None,
         result.ends,
+        arrival,
     )
 
 

@@ -10,9 +10,10 @@ import numpy as np
 from germline import blobs, draws
 from germline.backends import Backend, Dispatcher, Processes, Serial
 from germline.backends.processes import cores
+from germline.blobs import BlobCache
 from germline.draws import Purpose
 from germline.errors import InputError, shorten
-from germline.evaluate import BlobCache, Evaluator, Frozen
+from germline.evaluate import Evaluator, Frozen
 from germline.files import GenomeFile
 from germline.messages import Evaluation, Failure, Key, Problem, Request, encode
 from germline.tasks.film import Shot, Watch

@@ -12,7 +12,7 @@ id = "CartPole-v1"
 name = "mlp"
 hidden = [32]
 
-[algorithm]                    ga, es or random-search and its settings
+[algorithm]                    ga, async-ga, es or random-search and its settings
 name = "ga"
 population = 256
 
@@ -20,19 +20,20 @@ population = 256
 score = 475.0
 
 [backend]                      who evaluates; the lineage does not depend on it
-name = "processes"
+name = "processes"             or an address, such as "grpc://127.0.0.1:50051"
 """
 
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 
-from germline import disk
+from germline import address, disk
 from germline import settings as written
+from germline.address import Address
 from germline.errors import InputError
 from germline.files import MAX_SIBLINGS, Arithmetic
 from germline.genome import MAX_GENES, Uint32
@@ -41,6 +42,7 @@ from germline.run.stop import Stop
 
 FORMAT = 1
 MAX_BYTES = 2**16
+HERE = ("serial", "processes")  # engines of one machine
 
 Module = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_.]*\Z", max_length=200)]
 Title = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")]
@@ -48,16 +50,50 @@ Table = dict[str, Any]
 
 
 class Engine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Who evaluates: this process alone (`serial`) or `workers` of them, one per core if not said.
+    """Who evaluates: this process alone (`serial`), `processes` of this machine, or those of many.
+
+    For many, `name` is the address where this process serves them (grpc), or that of the broker
+    they all know (amqp, redis). `workers` are processes that are started here, if not said one per
+    core, or none where others come. `token_file` has the secret that all share; `certificate` and
+    `key` are PEM files, `insecure` does without them where others can listen.
 
     `price` is what an hour of one worker costs. A worker that has not answered for `patience`
-    seconds is taken to be frozen.
+    seconds is taken to be frozen. A share of `audit` of all evaluations is done twice.
     """
 
-    name: Literal["serial", "processes"] = "processes"
+    name: str = "processes"
     workers: Annotated[int, msgspec.Meta(ge=1, le=4096)] | None = None
     price: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     patience: Annotated[float, msgspec.Meta(gt=0)] = 600.0
+    token_file: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+    insecure: bool = False
+    audit: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
+
+    def __post_init__(self) -> None:
+        if self.name in HERE:
+            return
+        if not any(sign in self.name for sign in ":/@"):
+            hint = written.nearest(self.name, HERE)
+            given = f"{self.name[:64]!r} is neither one of them nor an address"
+            raise InputError(f"name: {given}, such as grpc://127.0.0.1:50051; {hint}")
+        try:
+            address.parse(self.name)
+        except InputError as error:
+            raise InputError(f"name: {error}") from None
+
+    @property
+    def address(self) -> Address | None:
+        """Where others are met, if it is not this machine alone that works."""
+        return None if self.name in HERE else address.parse(self.name)
+
+    @property
+    def public(self) -> "Engine":
+        """The same without the secrets of its address, which are never written."""
+        if self.address is None:
+            return self
+        return msgspec.structs.replace(self, name=self.address.redacted)
 
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -86,11 +122,15 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 @dataclass(frozen=True)
 class Resolved:
-    """A spec that can run: all settings written out, the algorithm, and what workers are told."""
+    """A spec that can run: all settings written out, the algorithm, and what workers are told.
+
+    The spec is as others may see it; `engine` alone has the secrets of an address.
+    """
 
     spec: Spec
     problem: Problem
     algorithm: Any
+    engine: Engine
 
 
 def read(
@@ -123,7 +163,7 @@ def read(
 
 def parse(values: Mapping[str, Any], overrides: Mapping[str, Any] | None = None) -> Spec:
     """Check what was written; names of tasks, policies and algorithms are looked at later."""
-    values = override(values, overrides or {})
+    values = override(values, _without_meaning(overrides or {}) | dict(overrides or {}))
     version = values.get("germline", FORMAT)
     if not isinstance(version, int) or isinstance(version, bool):
         raise InputError(f"germline: {version!r} is not the version of a spec; this is {FORMAT}")
@@ -142,6 +182,8 @@ def parse(values: Mapping[str, Any], overrides: Mapping[str, Any] | None = None)
         table = values.get(name, {})
         if not isinstance(table, Mapping):
             raise InputError(f"{name}: must be a table")
+        if name == "backend" and not isinstance(table.get("name", ""), str):
+            raise InputError("backend.name: is text, such as processes")  # and maybe a secret
         nested[name] = written.convert(table, kind, f"{name}.")
     plain = {k: v for k, v in values.items() if k not in nested}
     return msgspec.structs.replace(written.convert(plain, Spec), **nested)
@@ -165,6 +207,16 @@ def override(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[st
         else:
             raise InputError(f"{name}: {table} is not a table")
     return changed
+
+
+def _without_meaning(overrides: Mapping[str, Any]) -> dict[str, None]:
+    """What another engine takes away: settings as written that are of no use to it."""
+    name = overrides.get("backend.name")
+    if not isinstance(name, str):
+        return {}
+    here = () if ":" in name else ("token_file",)
+    tls = () if name.startswith("grpc:") else ("certificate", "key", "insecure")
+    return {f"backend.{field}": None for field in here + tls}
 
 
 def _holds_none(value: object) -> bool:
@@ -200,6 +252,7 @@ def resolve(spec: Spec, *, trust: bool = False) -> Resolved:
     if hasattr(algorithm, "operator"):
         operators.check(operators.parse(algorithm.operator), policy.layout())
     _check_siblings(spec, task, policy, algorithm)
+    _check_engine(spec)
     if spec.stop.cost is not None and not spec.backend.price:
         raise InputError("stop.cost: needs backend.price, what an hour of one worker costs")
     task.close()
@@ -211,8 +264,9 @@ def resolve(spec: Spec, *, trust: bool = False) -> Resolved:
         task={"name": spec.task["name"], **problem.task.settings},
         policy={"name": spec.policy["name"], **reference.settings},
         algorithm={"name": spec.algorithm["name"], **msgspec.to_builtins(algorithm)},
+        backend=spec.backend.public,
     )
-    return Resolved(whole, problem, algorithm)
+    return Resolved(whole, problem, algorithm, spec.backend)
 
 
 def _check_siblings(spec: Spec, task: Any, policy: Any, algorithm: Any) -> None:  # noqa: ANN401
@@ -233,13 +287,38 @@ def _check_siblings(spec: Spec, task: Any, policy: Any, algorithm: Any) -> None:
         raise InputError(f"siblings: {name} is a module, which cannot share products")
 
 
+def _check_engine(spec: Spec) -> None:
+    """Refuse settings that have no meaning for an engine, and to serve all the world by mistake."""
+    engine, place = spec.backend, spec.backend.address
+    scheme = place.scheme if place is not None else engine.name
+    for name in ("certificate", "key", "insecure"):
+        if getattr(engine, name) and scheme != "grpc":
+            instead = f"; use {scheme}s:// for TLS" if scheme in ("amqp", "redis") else ""
+            raise InputError(f"backend.{name}: is for grpc addresses, not for {scheme}{instead}")
+    if engine.token_file is not None and place is None:
+        raise InputError(f"backend.token_file: is for workers elsewhere, not for {scheme}")
+    if (engine.certificate is None) != (engine.key is None):
+        given, other = ("certificate", "key") if engine.key is None else ("key", "certificate")
+        raise InputError(f"backend.{given}: needs backend.{other}, too")
+    exposed = scheme == "grpc" and place is not None and not place.loopback
+    if exposed and engine.certificate is None and not engine.insecure:
+        raise InputError(
+            "backend.name: others can reach this address, so give backend.certificate and "
+            "backend.key, or say backend.insecure = true"
+        )
+    if engine.audit and spec.arithmetic != "exact":
+        raise InputError(
+            'backend.audit: needs arithmetic = "exact", for floats differ between machines'
+        )
+
+
 def _named(table: Table) -> tuple[str, Table]:
     return table["name"], {key: value for key, value in table.items() if key != "name"}
 
 
 def to_toml(spec: Spec) -> str:
-    """Write a spec; what is None is left out, as TOML has no word for it."""
-    values = msgspec.to_builtins(spec)
+    """Write a spec without its secrets; what is None is left out, as TOML has no word for it."""
+    values = msgspec.to_builtins(msgspec.structs.replace(spec, backend=spec.backend.public))
     lines = [f"{k} = {_toml(v)}" for k, v in values.items() if not isinstance(v, dict)]
     for name, table in values.items():
         if isinstance(table, dict):

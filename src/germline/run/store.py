@@ -26,9 +26,11 @@ from germline.errors import InputError, shorten
 from germline.genome import MAX_GENES, Birth, Gene, Genome, PolicyRef, Root, Snapshot
 from germline.messages import Key, Request, Result, encode
 from germline.run import database, records
-from germline.run.records import Born, Scored
+from germline.run.records import Arrival, Born, Scored
 from germline.run.stop import Totals
 
+PAGE = 1000  # results read at once
+_PLAYED = "returns, steps, frames, behaviour, sums, microseconds, worker, failure, attempts, ends"
 _START = re.compile(r"[0-9a-f]{4,16}")
 _UNSOUND = (AttributeError, TypeError, ValueError, struct.error)
 
@@ -138,18 +140,26 @@ class Store:
             text = self._one("SELECT value FROM meta WHERE name = 'policy'")
             return msgspec.json.decode(text, type=PolicyRef)
 
-    def add(self, answered: Sequence[tuple[Request, Result]]) -> None:
-        """Keep individuals and how they did, all or none."""
+    def add(self, answered: Sequence[tuple[Request, Result]], arrived: int | None = None) -> None:
+        """Keep individuals and how they did, all or none; a later answer replaces an earlier one.
+
+        Where the order of arrival counts, so many had `arrived` before.
+        """
         individuals = [records.of_individual(request, self._number) for request, _ in answered]
         evaluations = [
-            records.of_evaluation(request, result, self._number) for request, result in answered
+            records.of_evaluation(
+                request, result, self._number, None if arrived is None else arrived + place
+            )
+            for place, (request, result) in enumerate(answered)
         ]
         with self.transaction():
             self._db.executemany(
                 "INSERT OR IGNORE INTO individuals VALUES (?, ?, ?, ?, ?, ?, ?)", individuals
             )
             marks = ", ".join("?" * len(evaluations[0]))
-            self._db.executemany(f"INSERT OR IGNORE INTO evaluations VALUES ({marks})", evaluations)
+            self._db.executemany(
+                f"INSERT OR REPLACE INTO evaluations VALUES ({marks})", evaluations
+            )
 
     def finish(
         self,
@@ -205,8 +215,7 @@ class Store:
         """The results of a phase that are there already."""
         names = {n: name for name, n in self._names.items()}
         rows = self._rows(
-            "SELECT number, returns, steps, frames, behaviour, sums, microseconds, worker, "
-            "failure, attempts, ends FROM evaluations WHERE generation = ? AND phase = ? "
+            f"SELECT number, {_PLAYED} FROM evaluations WHERE generation = ? AND phase = ? "
             "ORDER BY number",
             (generation, phase),
         )
@@ -215,6 +224,28 @@ class Store:
             return [
                 records.result(Key(run, generation, phase, row[0]), row[1:], names) for row in rows
             ]
+
+    def arrivals(self, after: int = 0) -> Iterator[Arrival]:
+        """Results in the order in which they arrived, but for the first `after` of them."""
+        names = {n: name for name, n in self._names.items()}
+        run = self.run
+        query = (
+            f"SELECT arrival, individual, generation, phase, number, {_PLAYED} FROM evaluations "
+            f"WHERE arrival >= ? ORDER BY arrival LIMIT {PAGE}"
+        )
+        with self._sound():
+            while page := list(self._rows(query, (after,))):
+                for arrival, who, generation, phase, number, *played in page:
+                    if arrival != after:
+                        raise ValueError(f"arrival {after} is missing")
+                    key = Key(run, generation, phase, number)
+                    yield Arrival(records.name(who), records.result(key, played, names))
+                    after += 1
+
+    def forget_arrivals(self, after: int) -> None:
+        """Drop all results but the first that arrived."""
+        with self.transaction():
+            self._db.execute("DELETE FROM evaluations WHERE arrival >= ?", (after,))
 
     def forget(self, generation: int, phase: int) -> None:
         """Drop the results of a phase, so that it is evaluated again."""
@@ -357,20 +388,27 @@ class Store:
             total.update(line.encode())
         return total.hexdigest()
 
-    def copy_before(self, generation: int, source: "Store") -> None:
-        """Take over all that happened in another run before a generation."""
+    def copy_before(self, generation: int, source: "Store", arrived: int | None = None) -> None:
+        """Take over all that happened in another run before a generation.
+
+        Where the order of arrival counts, that are the first `arrived` results.
+        """
+        before = f"WHERE generation < {int(generation)}"
+        played, lived = before, before
+        if arrived is not None:
+            played = f"WHERE arrival < {int(arrived)}"
+            lived = f"WHERE id IN (SELECT individual FROM evaluations {played})"
         with self.transaction():
             self._db.execute("DELETE FROM names")
-            for table, column in (
-                ("names", None),
-                ("individuals", "generation"),
-                ("evaluations", "generation"),
-                ("generations", "number"),
-                ("checkpoints", "generation"),
-                ("sessions", None),
+            for table, where in (
+                ("names", ""),
+                ("individuals", lived),
+                ("evaluations", played),
+                ("generations", f"WHERE number < {int(generation)}"),
+                ("checkpoints", before),
+                ("sessions", ""),
             ):
-                where = "" if column is None else f" WHERE {column} < {int(generation)}"
-                rows = source._db.execute(f"SELECT * FROM {table}{where}")
+                rows = source._db.execute(f"SELECT * FROM {table} {where}")
                 while part := rows.fetchmany(10_000):
                     marks = ", ".join("?" * len(part[0]))
                     self._db.executemany(f"INSERT INTO {table} VALUES ({marks})", part)

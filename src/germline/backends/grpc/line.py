@@ -1,0 +1,169 @@
+"""A host's end: one stream to the master, read and written by threads of its own."""
+
+import threading
+from collections import deque
+from collections.abc import Iterator
+from queue import SimpleQueue
+from typing import Any
+
+import grpc
+
+from germline.address import Address
+from germline.backends.grpc import schema, wire
+from germline.backends.line import Bell, Blob, Disconnected, FromMaster, FromWorker, Refused
+from germline.blobs import sha256
+from germline.errors import InputError
+
+CONNECT = 5.0  # seconds
+HANG_UP = 5.0
+LARGEST_BLOB = 2**32
+OPTIONS = [
+    ("grpc.max_receive_message_length", 256 * 2**20),
+    ("grpc.max_send_message_length", -1),
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.enable_http_proxy", 0),
+]
+REFUSALS = {
+    grpc.StatusCode.UNAUTHENTICATED,
+    grpc.StatusCode.PERMISSION_DENIED,
+    grpc.StatusCode.FAILED_PRECONDITION,
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.UNIMPLEMENTED,
+}
+
+
+def channel_to(address: Address, *, secure: bool, authority: bytes | None) -> grpc.Channel:
+    """A connection, by TLS if it is to be secure; `authority` signs the master's certificate."""
+    host = f"[{address.host}]" if ":" in address.host else address.host
+    target = f"{host}:{address.port}"
+    if secure:
+        credentials = grpc.ssl_channel_credentials(authority)
+        return grpc.secure_channel(target, credentials, OPTIONS)
+    return grpc.insecure_channel(target, OPTIONS)
+
+
+def _metadata(token: str | None) -> list[tuple[str, str]]:
+    return [] if token is None else [("authorization", f"Bearer {token}")]
+
+
+def status(address: Address, *, token: str | None, secure: bool, authority: bytes | None) -> Any:  # noqa: ANN401 - protobuf
+    """How the run of a master is."""
+    with channel_to(address, secure=secure, authority=authority) as channel:
+        ask = channel.unary_unary(
+            f"/{schema.SERVICE}/Status",
+            schema.StatusRequest.SerializeToString,
+            schema.StatusReply.FromString,
+        )
+        try:
+            return ask(schema.StatusRequest(), timeout=CONNECT, metadata=_metadata(token))
+        except grpc.RpcError as error:
+            raise InputError(f"{address.redacted}: {_reason(error)}") from None
+
+
+class GrpcLine:
+    """Connects at once, or raises `Disconnected`."""
+
+    def __init__(
+        self,
+        address: Address,
+        *,
+        token: str | None = None,
+        secure: bool = False,
+        authority: bytes | None = None,
+    ) -> None:
+        self.address = address
+        self._channel = channel_to(address, secure=secure, authority=authority)
+        try:
+            grpc.channel_ready_future(self._channel).result(timeout=CONNECT)
+        except grpc.FutureTimeoutError:
+            self._channel.close()
+            raise Disconnected(f"{address.redacted}: nobody answers") from None
+        self._bell = Bell()
+        self.wake = self._bell.wake
+        self._inbox: deque[FromMaster] = deque()
+        self._outbox: SimpleQueue[FromWorker | None] = SimpleQueue()
+        self._error: Exception | None = None
+        self._run = ""
+        self._parts: dict[str, bytearray] = {}
+        work = self._channel.stream_stream(
+            f"/{schema.SERVICE}/Work",
+            schema.FromWorker.SerializeToString,
+            schema.FromMaster.FromString,
+        )
+        self._call = work(self._spoken(), metadata=_metadata(token))
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+
+    def receive(self) -> list[FromMaster]:
+        """Give what has come in."""
+        self._bell.silence()
+        found = []
+        while self._inbox:
+            found.append(self._inbox.popleft())
+        if not found and self._error is not None:
+            raise self._error
+        return found
+
+    def send(self, message: FromWorker) -> None:
+        """Say something."""
+        if self._error is not None and not self._inbox:
+            raise self._error
+        self._outbox.put(message)
+
+    def close(self) -> None:
+        """Say what is left to say, and hang up."""
+        self._outbox.put(None)
+        self._listener.join(HANG_UP)
+        self._call.cancel()
+        self._channel.close()
+        self._listener.join()
+        self._bell.close()
+
+    def _spoken(self) -> Iterator[Any]:
+        while (message := self._outbox.get()) is not None:
+            yield wire.of_worker(message)
+
+    def _listen(self) -> None:
+        try:
+            for told in self._call:
+                message = self._heard(told)
+                if message is not None:
+                    self._inbox.append(message)
+                    self._bell.ring()
+            self._error = Disconnected(f"{self.address.redacted}: the master hung up")
+        except grpc.RpcError as error:
+            kind = Refused if error.code() in REFUSALS else Disconnected
+            self._error = kind(f"{self.address.redacted}: {_reason(error)}")
+        except InputError as error:
+            self._error = Refused(f"{self.address.redacted}: {error}")
+        self._outbox.put(None)
+        self._bell.ring()
+
+    def _heard(self, told: Any) -> FromMaster | None:  # noqa: ANN401 - protobuf
+        if told.WhichOneof("kind") == "welcome":
+            self._run = told.welcome.run
+        message = wire.read_master(told, self._run)
+        if not isinstance(message, Blob) or not told.blob.size:
+            return message
+        return self._whole(told.blob)
+
+    def _whole(self, part: Any) -> Blob | None:  # noqa: ANN401 - protobuf
+        """A blob, once its last part is there."""
+        if part.size > LARGEST_BLOB:
+            raise InputError(f"a blob of {part.size:,} bytes is too large")
+        parts = self._parts.setdefault(part.sha256, bytearray())
+        parts += part.data
+        if len(parts) < part.size:
+            return None
+        data = bytes(self._parts.pop(part.sha256))
+        if sha256(data) != part.sha256:
+            raise InputError(f"blob {part.sha256[:16]}: its contents are others; refused")
+        return Blob(part.sha256, data)
+
+
+def _reason(error: grpc.RpcError) -> str:
+    code = error.code()
+    if code == grpc.StatusCode.UNAVAILABLE:
+        return "the connection is lost"
+    return str(error.details() or code.name.lower())

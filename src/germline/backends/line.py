@@ -1,0 +1,157 @@
+"""What a master and the hosts that work for it say to each other, whichever engine carries it.
+
+A host says Hello and is told the problem. It starts its processes, and once the first has proven
+itself, it is Ready for Work. It answers with Results, asks for blobs it Wants, and lets itself be
+heard with a Beat when there is nothing else to say: one that is silent for longer than the lease
+loses its work to others. A host that is Leaving gets no more.
+"""
+
+import contextlib
+import socket
+from typing import Protocol
+
+import msgspec
+
+from germline.errors import InputError
+from germline.messages import Batch, Event, Key, Problem
+
+PROTOCOL = 1
+LEASE = 20.0  # seconds
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z"
+
+
+class Hello(msgspec.Struct, frozen=True, array_like=True, tag="hello"):
+    """A host, by name, that can play so many batches at once; `version` is Germline's."""
+
+    worker: str
+    slots: int
+    protocol: int
+    version: str
+
+
+class Ready(msgspec.Struct, frozen=True, array_like=True, tag="ready"):
+    """The digests by which a host proves that it computes as all others do."""
+
+    proof: dict[str, str]
+
+
+class Taken(msgspec.Struct, frozen=True, array_like=True, tag="taken"):
+    """Work was found in a queue; where the master hands it out itself, there is no need to say."""
+
+    keys: tuple[Key, ...]
+
+
+class Results(msgspec.Struct, frozen=True, array_like=True, tag="results"):
+    """Evaluations, failures, and what was lost or is handed back."""
+
+    events: tuple[Event, ...]
+
+
+class Want(msgspec.Struct, frozen=True, array_like=True, tag="want"):
+    """A blob is not here."""
+
+    digest: str
+
+
+class Beat(msgspec.Struct, frozen=True, array_like=True, tag="beat"):
+    """A host is alive, and has `slots` processes at work."""
+
+    slots: int
+
+
+class Leaving(msgspec.Struct, frozen=True, array_like=True, tag="leaving"):
+    """A host finishes what it is at, and goes."""
+
+
+FromWorker = Hello | Ready | Taken | Results | Want | Beat | Leaving
+
+
+class Welcome(msgspec.Struct, frozen=True, array_like=True, tag="welcome"):
+    """What is to be evaluated; a host must be heard of every `lease` seconds."""
+
+    run: str
+    problem: Problem
+    spec_hash: str
+    lease: float
+
+
+class Work(msgspec.Struct, frozen=True, array_like=True, tag="work"):
+    """A batch of requests."""
+
+    batch: Batch
+
+
+class Blob(msgspec.Struct, frozen=True, array_like=True, tag="blob"):
+    """A blob that was wanted; empty if the master does not have it either."""
+
+    digest: str
+    data: bytes
+
+
+class Cancel(msgspec.Struct, frozen=True, array_like=True, tag="cancel"):
+    """Requests that nobody waits for any more."""
+
+    keys: tuple[Key, ...]
+
+
+class Goodbye(msgspec.Struct, frozen=True, array_like=True, tag="goodbye"):
+    """The run is over, or pauses; with a `reason`, this host is not wanted again."""
+
+    reason: str = ""
+
+
+FromMaster = Welcome | Work | Blob | Cancel | Goodbye
+
+
+class Disconnected(Exception):  # noqa: N818 - what happened, no fault
+    """The master cannot be reached, for now."""
+
+
+class Refused(InputError):  # noqa: N818 - what happened
+    """The master does not want this host, and will not want it when it asks again."""
+
+
+class Line(Protocol):
+    """A host's end of a connection. `wake` can be read from when there is something to receive.
+
+    All methods raise `Disconnected` once the connection is lost, `Refused` if it was refused.
+    """
+
+    wake: socket.socket
+
+    def receive(self) -> list[FromMaster]:
+        """Give what has come in, without waiting."""
+        ...
+
+    def send(self, message: FromWorker) -> None:
+        """Say something, in order."""
+        ...
+
+    def close(self) -> None:
+        """Hang up, once everything is sent."""
+        ...
+
+
+class Bell:
+    """A socket that can be waited for, rung from any thread."""
+
+    def __init__(self) -> None:
+        self.wake, self._rope = socket.socketpair()
+        self.wake.setblocking(False)
+        self._rope.setblocking(False)
+
+    def ring(self) -> None:
+        """Wake whoever waits."""
+        with contextlib.suppress(OSError):  # it rings already, or nobody waits any more
+            self._rope.send(b"\0")
+
+    def silence(self) -> None:
+        """Take note of it."""
+        with contextlib.suppress(OSError):
+            while self.wake.recv(4096):
+                pass
+
+    def close(self) -> None:
+        """No more."""
+        self.wake.close()
+        self._rope.close()

@@ -1,0 +1,320 @@
+"""A host at work: some processes behind one connection to a master.
+
+The relay keeps its processes busy with what the master sends and passes on what they answer. When
+the connection is lost it tries again, and goes on with the same processes if the problem is the
+same. It does not evaluate, so it needs no JAX and answers at once.
+"""
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from multiprocessing.connection import wait
+
+import msgspec
+
+import germline
+from germline.backends.line import (
+    LEASE,
+    PROTOCOL,
+    Beat,
+    Blob,
+    Cancel,
+    Disconnected,
+    FromMaster,
+    Goodbye,
+    Hello,
+    Leaving,
+    Line,
+    Ready,
+    Refused,
+    Results,
+    Want,
+    Welcome,
+    Work,
+)
+from germline.backends.processes import Processes
+from germline.blobs import sha256
+from germline.messages import Batch, Evaluation, Event, Failure, Lost, Problem
+
+MOMENT = 0.2
+BACKOFF = 0.5, 30.0  # seconds until the first new attempt, and the longest between two
+HEALTH = 30.0
+MESSAGE = 2**20  # bytes of results in one message, about
+
+
+@dataclass
+class Limits:
+    """When a host goes: after so many evaluations, or so many seconds without any.
+
+    When it has to go, it has `drain` seconds to finish what it is at: a spot instance is warned
+    two minutes before.
+    """
+
+    tasks: int | None = None
+    idle: float | None = None
+    drain: float = 90.0
+
+
+@dataclass
+class Counts:
+    """What a host has done."""
+
+    evaluations: int = 0
+    failures: int = 0
+    lost: int = 0
+    connections: int = 0
+    started: float = field(default_factory=time.monotonic)
+
+
+class Relay:
+    """`connect` gives a line to the master; `say` is told how things are, a line at a time."""
+
+    def __init__(
+        self,
+        connect: Callable[[], Line],
+        name: str,
+        processes: int,
+        *,
+        trust: bool = False,
+        limits: Limits | None = None,
+        say: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self.connect = connect
+        self.name = name
+        self.processes = processes
+        self.trust = trust
+        self.limits = limits or Limits()
+        self.say = say
+        self.counts = Counts()
+        self.reason = ""  # why it goes
+        self._pool: Processes | None = None
+        self._problem: Problem | None = None
+        self._busy = time.monotonic()
+        self._lease = LEASE
+        self._ready = False
+        self._waiting: list[Batch] = []  # for blobs
+        self._wanted: set[str] = set()
+        self._held = 0
+
+    def run(self, stopped: Callable[[], bool] = lambda: False) -> str:
+        """Work until there is a reason to go, and give it; a refusal is an `InputError`."""
+        pause, longest = BACKOFF
+        try:
+            while not self._finished(stopped):
+                try:
+                    line = self.connect()
+                    self.counts.connections += 1
+                    pause = BACKOFF[0]
+                    try:
+                        self._serve(line, stopped)
+                    finally:
+                        self._drop()
+                        line.close()
+                except Disconnected as error:
+                    self.say(f"{error}; tried again in {pause:.1f} s")
+                    self._rest(pause * random.uniform(0.8, 1.2), stopped)
+                    pause = min(2 * pause, longest)
+            return self.reason
+        finally:
+            self._close()
+
+    def _serve(self, line: Line, stopped: Callable[[], bool]) -> None:
+        """One connection, until it is lost, the run is over, or it is time to go."""
+        line.send(Hello(self.name, self.processes, PROTOCOL, germline.__version__))
+        spoke = told = time.monotonic()
+        self._ready = False
+        while not self._finished(stopped):
+            for message in line.receive():
+                if isinstance(message, Goodbye):
+                    if message.reason:
+                        raise Refused(message.reason)
+                    self.say("the run is over, or pauses")
+                    self._rest(BACKOFF[0], stopped)
+                    return
+                self._take(line, message)
+            events = self._events(line)
+            now = time.monotonic()
+            if self._pool is not None and self._pool.proof is not None and not self._ready:
+                self._ready = True
+                line.send(Ready(self._pool.proof))
+                spoke = now
+            for part in _parts(events):
+                line.send(Results(part))
+                spoke = now
+            if now > spoke + self._lease / 5:
+                line.send(Beat(self.processes))
+                spoke = now
+            if now > told + HEALTH:
+                self.say(self._health())
+                told = now
+        self._leave(line)
+
+    def _take(self, line: Line, message: FromMaster) -> None:
+        if isinstance(message, Welcome):
+            self._welcome(message)
+        elif isinstance(message, Work):
+            self._held += len(message.batch.children)
+            self._busy = time.monotonic()
+            self._waiting.append(message.batch)
+        elif isinstance(message, Blob) and message.digest in self._wanted:
+            self._wanted.discard(message.digest)
+            if sha256(message.data) == message.digest:
+                self._pool_of().put(message.data)
+            else:
+                self._lacking(line, message.digest)
+        elif isinstance(message, Cancel) and self._pool is not None:
+            keys = set(message.keys)
+            self._waiting = [rest for b in self._waiting if (rest := b.without(keys)).children]
+            self._pool.cancel(keys)
+        self._forward(line)
+
+    def _forward(self, line: Line) -> None:
+        """Give batches to the processes, and ask for the blobs they lack."""
+        if not self._waiting:
+            return
+        pool, still = self._pool_of(), []
+        for batch in self._waiting:
+            missing = [digest for digest in batch.blobs if digest not in pool.blobs]
+            if not missing:
+                process = batch.avoid.removeprefix(f"{self.name}/")
+                pool.give(msgspec.structs.replace(batch, avoid=process))
+                continue
+            still.append(batch)
+            for digest in missing:
+                if digest not in self._wanted:
+                    self._wanted.add(digest)
+                    line.send(Want(digest))
+        self._waiting = still
+
+    def _lacking(self, line: Line, digest: str) -> None:
+        """Give up batches that need a blob which nobody has."""
+        lost = [batch for batch in self._waiting if digest in batch.blobs]
+        self._waiting = [batch for batch in self._waiting if digest not in batch.blobs]
+        reason = f"blob {digest[:16]} is not to be had"
+        events: list[Event] = [Lost(batch.keys, reason) for batch in lost]
+        self._note(events)
+        line.send(Results(tuple(events)))
+
+    def _welcome(self, message: Welcome) -> None:
+        """Start processes for a problem, or keep those that work on the same."""
+        self._lease = message.lease
+        problem = message.problem
+        if self._pool is not None and problem == self._problem:
+            return
+        self._close()
+        if problem.imports and not self.trust:
+            modules = ", ".join(problem.imports)
+            raise Refused(f"imports: {modules} is code; add --trust to run it here")
+        if problem.spec_hash != message.spec_hash:
+            raise Refused(
+                "this host would evaluate something else than the master: the versions of "
+                "germline or ale-py differ"
+            )
+        self.say(f"run {message.run}: {problem.task.name}, {self.processes} processes")
+        self._problem = problem
+        self._pool = Processes(self.processes, trust=self.trust)
+        self._pool.open(problem)
+
+    def _events(self, line: Line) -> list[Event]:
+        """What the processes answer, waiting a moment for them or for the line."""
+        if self._pool is None:
+            wait([line.wake], MOMENT)
+            return []
+        if not self._ready:
+            self._busy = time.monotonic()  # with getting ready
+        self._pool.wake = line.wake
+        events = list(self._pool.results(MOMENT))
+        self._note(events)
+        return events
+
+    def _note(self, events: list[Event]) -> None:
+        for event in events:
+            if isinstance(event, Lost):
+                self.counts.lost += len(event.keys)
+                self._held -= len(event.keys)
+                continue
+            self._held -= 1
+            self._busy = time.monotonic()
+            self.counts.failures += isinstance(event, Failure)
+            self.counts.evaluations += isinstance(event, Evaluation)
+
+    def _finished(self, stopped: Callable[[], bool]) -> bool:
+        """Whether it is time to go."""
+        if stopped():
+            self.reason = "stopped"
+        elif self.limits.tasks is not None and self.counts.evaluations >= self.limits.tasks:
+            self.reason = f"{self.counts.evaluations:,} evaluations done"
+        elif self.limits.idle is not None and time.monotonic() > self._busy + self.limits.idle:
+            self.reason = f"nothing to do for {self.limits.idle:g} s"
+        return bool(self.reason)
+
+    def _leave(self, line: Line) -> None:
+        """Finish what is being worked on, hand back the rest, and go."""
+        line.send(Leaving())
+        if self._pool is None:
+            return
+        handed = [Lost(batch.keys, "handed back", blamed=False) for batch in self._waiting]
+        self._waiting = []
+        line.send(Results((*handed, *self._pool.leave())))
+        limit = time.monotonic() + self.limits.drain
+        while self._pool.workers() and time.monotonic() < limit:
+            line.receive()
+            for part in _parts(self._events(line)):
+                line.send(Results(part))
+        left = tuple(key for keys in self._pool.under_way() for key in keys)
+        if left:
+            line.send(Results((Lost(left, "handed back", blamed=False),)))
+
+    def _drop(self) -> None:
+        """Forget what a lost connection had asked for; what is being worked on is finished."""
+        self._waiting.clear()
+        self._wanted.clear()
+        self._held = 0
+        if self._pool is not None:
+            self._pool.forget()
+
+    def _pool_of(self) -> Processes:
+        if self._pool is None:
+            raise Disconnected("the master sent work before it said what for")
+        return self._pool
+
+    def _rest(self, seconds: float, stopped: Callable[[], bool]) -> None:
+        limit = time.monotonic() + seconds
+        while time.monotonic() < limit and not self._finished(stopped):
+            time.sleep(min(MOMENT, seconds))
+
+    def _health(self) -> str:
+        counts = self.counts
+        minutes = (time.monotonic() - counts.started) / 60
+        rate = counts.evaluations / max(60 * minutes, 1e-9)
+        return (
+            f"{self.processes} processes, {max(self._held, 0)} requests here, "
+            f"{counts.evaluations:,} evaluations, {rate:,.1f}/s, {counts.failures} failures, "
+            f"{minutes:.0f} min"
+        )
+
+    def _close(self) -> None:
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
+
+
+def _parts(events: list[Event]) -> Iterator[tuple[Event, ...]]:
+    """Events in messages that are not too large."""
+    part: list[Event] = []
+    size = 0
+    for event in events:
+        part.append(event)
+        size += 200 if not isinstance(event, Evaluation) else 64 + 8 * _numbers(event)
+        if size > MESSAGE:
+            yield tuple(part)
+            part, size = [], 0
+    if part:
+        yield tuple(part)
+
+
+def _numbers(event: Evaluation) -> int:
+    sums = event.observation_sums
+    count = 4 * len(event.returns) + len(event.behaviour)
+    return count if sums is None else count + 2 * len(sums.total)

@@ -1,0 +1,220 @@
+"""`germline worker` and `germline status`: hosts that work for a master, and how that is going."""
+
+import os
+import secrets
+import signal
+import socket
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from germline import address as addresses
+from germline.cli import options
+from germline.cli.options import AsJson, Trust
+from germline.cli.output import say, say_json
+from germline.errors import InputError, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from germline.address import Address
+    from germline.backends.line import Line
+
+URL = "GERMLINE_URL"
+PARENT = "GERMLINE_PARENT"
+
+Url = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="URL",
+        help="The master, grpc://HOST:PORT, or its broker, amqp:// or redis://; if not given, "
+        "the environment variable GERMLINE_URL, which others cannot read.",
+    ),
+]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option(help="A file with the secret that the master wants to see; or GERMLINE_TOKEN."),
+]
+Authority = Annotated[
+    Path | None,
+    typer.Option(
+        help="Who signs the master's certificate, a PEM file, if the system does not know."
+    ),
+]
+Insecure = Annotated[
+    bool, typer.Option("--insecure", help="Do without TLS, though others may listen.")
+]
+
+
+def worker(
+    url: Url = None,
+    processes: Annotated[
+        int | None, typer.Option(min=1, max=4096, help="How many; one per core if not said.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="What the master calls this host; made up if not given.")
+    ] = None,
+    token_file: TokenFile = None,
+    authority: Authority = None,
+    insecure: Insecure = False,
+    max_idle: Annotated[
+        float | None, typer.Option(min=0, help="Go after so many seconds without work.")
+    ] = None,
+    max_tasks: Annotated[
+        int | None, typer.Option(min=1, help="Go after so many evaluations.")
+    ] = None,
+    drain: Annotated[
+        float, typer.Option(min=0, help="Seconds to finish what is being worked on when it goes.")
+    ] = 90.0,
+    trust: Trust = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing.")] = False,
+) -> None:
+    """Work for a master: evaluate what it sends until it is time to go."""
+    where = _address(url)
+    token = addresses.token(token_file)
+    _end_with_parent()
+    with options.signals() as caught:
+        options.prepare(trust)
+        import re
+
+        from germline.backends import line as lines
+        from germline.backends.processes import cores
+        from germline.backends.relay import Limits, Relay
+
+        called = name or f"{_host()}-{os.getpid()}-{secrets.token_hex(2)}"
+        if not re.fullmatch(lines.NAME, called):
+            raise InputError(f"--name: {called!r} is not up to 100 letters, digits, '.', '_', '-'")
+        count = processes or cores()
+        connect = _connector(where, called, count, token, authority, insecure)
+
+        def speak(text: str) -> None:
+            if not quiet:
+                typer.echo(f"{time.strftime('%H:%M:%S')} {called}: {printable(text)}", err=True)
+
+        limits = Limits(max_tasks, max_idle, drain)
+        relay = Relay(connect, called, count, trust=trust, limits=limits, say=speak)
+        speak(f"joins {where.redacted}")
+        reason = relay.run(lambda: bool(caught))
+        speak(f"goes: {reason}; {relay.counts.evaluations:,} evaluations")
+        if caught and caught[0] == signal.SIGINT:
+            raise typer.Exit(130)
+
+
+def status(
+    url: Url = None,
+    token_file: TokenFile = None,
+    authority: Authority = None,
+    insecure: Insecure = False,
+    json: AsJson = False,
+) -> None:
+    """How the run of a gRPC master is: evaluations, the best genome, who works."""
+    where = _address(url)
+    if where.scheme != "grpc":
+        raise InputError(f"{where.scheme} has no master to ask; look with germline show RUN")
+    token = addresses.token(token_file)
+    _needs("grpc", "grpc")
+    from germline.backends import grpc
+
+    secure = _secure(where, insecure, authority)
+    reply = grpc.status(where, token=token, secure=secure, authority=_read(authority))
+    if json:
+        say_json(_plain(reply))
+        return
+    say(
+        f"run {reply.run or '-'}, generation {reply.generation}: {reply.evaluations:,} "
+        f"evaluations, {reply.failures:,} failures in this session, best {reply.best:,.6g}"
+    )
+    for host in reply.workers:
+        say(
+            f"  {host.name}: {host.slots} processes, {host.done:,} done, {host.holds:,} here, "
+            f"heard of {host.silent:.1f} s ago"
+        )
+    if not reply.workers:
+        say("  nobody has joined")
+
+
+def _plain(reply: Any) -> dict[str, Any]:  # noqa: ANN401 - protobuf
+    import math
+
+    import msgspec
+
+    fields = ("name", "slots", "holds", "done", "silent")
+    return {
+        "run": reply.run,
+        "generation": reply.generation,
+        "evaluations": reply.evaluations,
+        "failures": reply.failures,
+        "waiting": reply.waiting,
+        "best": reply.best if math.isfinite(reply.best) else None,
+        "genome": msgspec.json.decode(reply.genome) if reply.genome else None,
+        "workers": [{field: getattr(host, field) for field in fields} for host in reply.workers],
+    }
+
+
+def _address(url: str | None) -> "Address":
+    given = url or os.environ.get(URL)
+    if not given:
+        raise InputError(f"URL: where is the master? Give its address, or set {URL}")
+    return addresses.parse(given)
+
+
+def _connector(
+    where: "Address",
+    name: str,
+    processes: int,
+    token: str | None,
+    authority: Path | None,
+    insecure: bool,
+) -> "Callable[[], Line]":
+    """What makes a line to the master, for as often as it is needed."""
+    if where.scheme == "grpc":
+        _needs("grpc", "grpc")
+        from germline.backends.grpc import GrpcLine
+
+        secure, signed = _secure(where, insecure, authority), _read(authority)
+        return lambda: GrpcLine(where, token=token, secure=secure, authority=signed)
+    if authority is not None or insecure:
+        raise InputError("--authority and --insecure are for grpc; a broker's TLS is in its URL")
+    _needs("celery", "celery")
+    from germline.backends.celery import CeleryLine
+
+    return lambda: CeleryLine(where, name, processes, token=token)
+
+
+def _secure(where: "Address", insecure: bool, authority: Path | None) -> bool:
+    """TLS, unless nobody else can listen or that is accepted."""
+    if insecure and authority is not None:
+        raise InputError("--insecure: without TLS there is no --authority to ask")
+    return authority is not None or not (where.loopback or insecure)
+
+
+def _read(path: Path | None) -> bytes | None:
+    if path is None:
+        return None
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from None
+
+
+def _needs(module: str, extra: str) -> None:
+    import importlib.util
+
+    if importlib.util.find_spec(module) is None:
+        raise InputError(f"{module} is not installed; add it with: pip install 'germline[{extra}]'")
+
+
+def _host() -> str:
+    name = "".join(c if c.isalnum() and c.isascii() else "-" for c in socket.gethostname())
+    return name.strip("-")[:60] or "host"
+
+
+def _end_with_parent() -> None:
+    """End with the master that started this host, however it ends."""
+    parent = os.environ.get(PARENT)
+    if parent:
+        from germline.backends.worker import die_with
+
+        die_with(int(parent))

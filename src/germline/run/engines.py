@@ -1,0 +1,103 @@
+"""The engine that a spec names, with the secrets and files it needs."""
+
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+from germline import address, disk
+from germline.backends import Backend, Processes, Serial
+from germline.errors import InputError
+from germline.run.spec import Engine
+
+MAX_PEM = 2**16  # bytes of a certificate or key
+WORDS = {"certificate": b"CERTIFICATE-----", "key": b"PRIVATE KEY-----"}
+# What a missing package is part of, by the name it is imported by.
+EXTRAS = dict.fromkeys(("amqp", "celery", "kombu", "redis"), "celery") | {
+    "grpc": "grpc",
+    "google": "grpc",
+}
+
+
+def check(engine: Engine) -> None:
+    """Refuse what `backend_of` would refuse, before anything is written."""
+    place = engine.address
+    if place is None:
+        return
+    if place.incomplete:
+        raise InputError(
+            f"backend.name: the password of {place.redacted} is not kept with a run; "
+            "give --backend again, or GERMLINE_BACKEND"
+        )
+    _pem(engine)
+    exposed = place.scheme == "grpc" and not place.loopback and not engine.insecure
+    if _token(engine) is None and exposed:
+        raise InputError(
+            "backend.name: others can reach this address, so give a token, with --token-file or "
+            f"in {address.TOKEN}, or say backend.insecure = true"
+        )
+    _module(place.scheme)
+
+
+def backend_of(
+    engine: Engine, *, trust: bool = False, warn: Callable[[str], None] = lambda text: None
+) -> Backend:
+    """The engine that a spec names; `warn` hears what may be a mistake."""
+    if engine.name == "serial":
+        return Serial(trust=trust)
+    place = engine.address
+    if place is None:
+        return Processes(engine.workers, trust=trust)
+    check(engine)
+    module, token, workers = _module(place.scheme), _token(engine), engine.workers or 0
+    made: Backend
+    if place.scheme == "grpc":
+        certificate, key = _pem(engine)
+        made = module.Grpc(
+            place, token=token, certificate=certificate, key=key, workers=workers, trust=trust
+        )
+        return made
+    if not place.loopback and not place.password:
+        warn(f"{place.redacted}: has no password, and whoever reaches it could change results")
+    made = module.Celery(place, token=token, workers=workers, trust=trust)
+    return made
+
+
+def _module(scheme: str) -> ModuleType:
+    """The engine's module; it needs an extra, so it is imported when it is used."""
+    name = "grpc" if scheme == "grpc" else "celery"
+    try:
+        return import_module(f"germline.backends.{name}")
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in EXTRAS:
+            raise
+        extra = EXTRAS[missing]
+        raise InputError(
+            f"backend.name: {missing} is not here, add it with: pip install 'germline[{extra}]'"
+        ) from None
+
+
+def _token(engine: Engine) -> str | None:
+    return address.token(None if engine.token_file is None else Path(engine.token_file))
+
+
+def _pem(engine: Engine) -> tuple[bytes | None, bytes | None]:
+    """Certificate and key of this master."""
+    return _read("certificate", engine.certificate), _read("key", engine.key)
+
+
+def _read(field: str, name: str | None) -> bytes | None:
+    if name is None:
+        return None
+    path = Path(name)
+    try:
+        large = disk.regular_size(path) > MAX_PEM
+        data = b"" if large else path.read_bytes()
+    except OSError as error:
+        raise InputError(f"backend.{field}: {path}: {error.strerror or error}") from None
+    if large:
+        raise InputError(f"backend.{field}: {path}: over {MAX_PEM // 1024} KiB, too large for one")
+    if b"-----BEGIN" not in data or WORDS[field] not in data:
+        raise InputError(f"backend.{field}: {path}: is not a {field} in PEM")
+    return data
