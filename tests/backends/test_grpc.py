@@ -5,6 +5,7 @@ import math
 import random
 import socket
 import threading
+from multiprocessing.connection import wait
 from pathlib import Path
 
 import grpc
@@ -18,7 +19,7 @@ from conformance.test_backends import RUNS, answers, requests_of, resolved
 from engines import Host, until
 from germline import files, proof
 from germline.address import Address
-from germline.backends import Dispatcher
+from germline.backends import Dispatcher, Serial
 from germline.backends.grpc import Grpc, GrpcLine, schema, status, wire
 from germline.backends.line import (
     Beat,
@@ -381,6 +382,46 @@ class TestTheRelay:
             with self.working(lambda: line(master)) as (_, thread, out):
                 thread.join(engines.PATIENCE)
                 assert "versions of germline or ale-py differ" in str(out[0])
+
+
+def test_a_host_that_lies_is_found_out_named_and_sent_away():
+    """An audit of everything: one host tells the truth, the other adds 1 to it."""
+    from germline.backends.audit import Audit
+
+    with serving() as (master, run), Serial(trust=True) as honest:
+        honest.open(run.problem)
+        requests = requests_of(run)
+        honest.submit(requests)
+        truth = {answer.key: answer for answer in honest.results(0)}
+
+        def answer(name, slip):
+            with joined(master, name) as host, contextlib.suppress(Refused, Disconnected):
+                while True:
+                    wait([host.wake])
+                    for message in host.receive():
+                        if isinstance(message, Work):
+                            host.send(Results(tuple(slip(truth[k]) for k in message.batch.keys)))
+
+        def wrong(answer):
+            return msgspec.structs.replace(answer, returns=(answer.returns[0] + 1,))
+
+        hosts = [
+            threading.Thread(target=answer, args=args, daemon=True)
+            for args in (("honest", lambda answer: answer), ("liar", wrong))
+        ]
+        for host in hosts:
+            host.start()
+        until(lambda: len(master.workers()) == 2, "both are there")
+        warnings = []
+        audit = Audit(1.0, lambda request: truth[request.key])
+        dispatcher = Dispatcher(master, audit=audit, warn=warnings.append)
+        found = {a.key: a.returns for part in dispatcher.run(requests) for a in part}
+        assert found == {key: answer.returns for key, answer in truth.items()}
+        assert dispatcher.quarantined == {"liar"}
+        assert "worker liar/serial: gave [" in warnings[0]
+        assert "where the master gets [" in warnings[0]
+        assert [worker.name for worker in master.workers()] == ["honest"]
+        hosts[1].join(engines.PATIENCE)
 
 
 def tampered(rng, message):

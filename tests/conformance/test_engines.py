@@ -40,20 +40,31 @@ SMALL = {
 TOTAL = 6 * 44
 
 
+LONG = 20  # generations, for what takes a while
+
+
 @cache
-def small():
-    return specs.resolve(specs.parse(SMALL), trust=True)
+def small(generations=6):
+    changes = {"stop.generations": generations}
+    return specs.resolve(specs.parse(SMALL, changes), trust=True)
+
+
+def serial_digest(folder, run):
+    loop.create(folder, run)
+    with Serial(trust=True) as serial:
+        loop.evolve(folder, run, serial)
+    return digest_of(folder)
 
 
 @pytest.fixture(scope="module")
 def wanted(tmp_path_factory):
     """The digest that every disturbed run must have."""
-    folder = tmp_path_factory.mktemp("serial") / "run"
-    loop.create(folder, small())
-    with Serial(trust=True) as serial:
-        loop.evolve(folder, small(), serial)
-    with Store.open(folder) as store:
-        return store.digest()
+    return serial_digest(tmp_path_factory.mktemp("serial") / "run", small())
+
+
+@pytest.fixture(scope="module")
+def wanted_of_long(tmp_path_factory):
+    return serial_digest(tmp_path_factory.mktemp("serial") / "run", small(LONG))
 
 
 @pytest.fixture(params=engines.parameters())
@@ -176,28 +187,28 @@ def test_the_connection_is_lost_and_back(engine, tmp_path, wanted):
         assert running.digest() == wanted
 
 
-def test_hosts_join_late_and_leave_in_order(engine, tmp_path, wanted):
+def test_hosts_join_late_and_leave_in_order(engine, tmp_path, wanted_of_long):
     folder = tmp_path / "run"
     if engine.local:
         # Nobody joins; the master itself is asked to stop, and goes on later.
-        loop.create(folder, small())
+        loop.create(folder, small(LONG))
         master = engines.master(folder, engine)
         until(lambda: committed(folder) >= 30, "some are done")
         master.terminate()
         assert master.wait(engines.PATIENCE) == 128 + signal.SIGTERM
         assert engines.master(folder, engine).wait(engines.PATIENCE) == 0
-        assert digest_of(folder) == wanted
+        assert digest_of(folder) == wanted_of_long
         return
     backend = engine.backend()
-    with Running(folder, small(), backend) as running:
-        first = engine.host(processes=2)
+    with Running(folder, small(LONG), backend) as running:
+        first = engine.host()
         running.reaches(20)
         engine.host()
         until(lambda: len(backend.workers()) == 2, "the second has joined")
         first.process.terminate()
         assert first.process.wait(engines.PATIENCE) == 0
         until(lambda: len(backend.workers()) == 1 or not running.thread.is_alive(), "one is left")
-        assert running.digest() == wanted
+        assert running.digest() == wanted_of_long
 
 
 class Troubled:

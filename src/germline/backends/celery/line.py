@@ -16,7 +16,8 @@ from typing import Any
 
 from germline.address import Address
 from germline.backends.celery import wire
-from germline.backends.celery.broker import MEETING, Gone, Link, Names
+from germline.backends.celery.broker import MEETING, Names
+from germline.backends.celery.link import Gone, Link
 from germline.backends.celery.taker import HEARTBEAT, Taker
 from germline.backends.celery.wire import (
     Accepted,
