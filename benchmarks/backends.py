@@ -254,7 +254,9 @@ def raw_celery(url: str, batch: list[bytes]) -> float:
     """Tasks of Celery, two worker processes, results by its own backend."""
     app = raw_app(url)
     program = [sys.executable, str(HERE), "--raw-celery", url]
-    worker = subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    forced = {**os.environ, "C_FORCE_ROOT": "1"}  # Celery refuses pickle to root otherwise
+    worker = subprocess.Popen(program, env=forced, **quiet)
     task = app.tasks["raw.answer"]
     under_way = deque(task.delay(batch) for _ in range(2 * WORKERS))
     try:

@@ -1,4 +1,4 @@
-"""A soak of every engine: workers are killed at random about every two seconds, and nothing is lost.
+"""A soak of every engine: about every two seconds a worker is killed, and nothing is lost.
 
 Prints, per engine, how many of the evaluations that were asked for are in the store, how many are
 there twice, whether the digest is that of an undisturbed run, and what was done for it.

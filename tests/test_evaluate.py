@@ -265,7 +265,7 @@ class TestContexts:
         assert result.reason.startswith("InputError: context: this policy normalises")
 
     def test_the_oldest_blobs_are_let_go(self):
-        cache = BlobCache(2)
+        cache = BlobCache(2, size=2)
         first, second, third = (cache.put(blob) for blob in (b"1", b"2", b"1"))
         assert first == third
         cache.put(b"3")

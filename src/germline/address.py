@@ -17,7 +17,8 @@ from germline.settings import nearest
 PORTS = {"grpc": 50051, "amqp": 5672, "amqps": 5671, "redis": 6379, "rediss": 6379}
 LONGEST = 2000  # characters of an address
 MAX_TOKEN = 4096  # bytes
-TOKEN = "GERMLINE_TOKEN"  # the environment variable
+# Environment variables: a secret, the address that a host works for, and who ends with it.
+TOKEN, URL, PARENT = "GERMLINE_TOKEN", "GERMLINE_URL", "GERMLINE_PARENT"
 HIDDEN = "***"
 
 _SECRET = re.compile(r"pass|token|secret", re.IGNORECASE)

@@ -93,10 +93,14 @@ class BlobFolder:
 
 
 class BlobCache:
-    """The last few blobs that a worker was given, by hash; what a generation shares is few."""
+    """The last blobs that a worker was given, by hash: `count` at least, more if they are small.
 
-    def __init__(self, count: int = 8) -> None:
+    What a generation shares is little, but a late request may be of one long gone by.
+    """
+
+    def __init__(self, count: int = 4, size: int = 2**26) -> None:
         self.count = count
+        self.size = size
         self._held: OrderedDict[str, bytes] = OrderedDict()
 
     def put(self, blob: bytes) -> str:
@@ -104,7 +108,7 @@ class BlobCache:
         digest = sha256(blob)
         self._held[digest] = blob
         self._held.move_to_end(digest)
-        while len(self._held) > self.count:
+        while len(self._held) > self.count and sum(map(len, self._held.values())) > self.size:
             self._held.popitem(last=False)
         return digest
 

@@ -72,7 +72,7 @@ class Evaluator:
         except Exception as error:  # a task may fail in any way; the run goes on without it
             if len(requests) == 1:
                 reason = shorten(f"{type(error).__name__}: {error}")
-                return [Failure(request.key, reason) for request in requests]
+                return [Failure(requests[0].key, reason, worker=self.worker)]
             return [result for request in requests for result in self._scored([request])]
         seconds = (time.perf_counter() - started) / len(requests)
         return [
@@ -115,8 +115,9 @@ class Evaluator:
     def _result(self, request: Request, outcomes: list[Outcome], seconds: float) -> Result:
         scores = tuple([float(outcome.score) for outcome in outcomes])
         if not all(map(math.isfinite, scores)):
-            return Failure(request.key, f"its returns are {shorten(str(list(scores)))}")
-        return Evaluation(
+            reason = f"its returns are {shorten(str(list(scores)))}"
+            return Failure(request.key, reason, worker=self.worker)
+        found = Evaluation(
             request.key,
             scores,
             tuple([int(outcome.steps) for outcome in outcomes]),
@@ -127,6 +128,12 @@ class Evaluator:
             seconds,
             self.worker,
         )
+        sums = found.observation_sums
+        others = found.behaviour if sums is None else (*found.behaviour, *sums.total, *sums.squares)
+        if not all(map(math.isfinite, others)):
+            reason = "what it observed or did is not finite"
+            return Failure(request.key, reason, worker=self.worker)
+        return found
 
 
 loading: list[str] = []

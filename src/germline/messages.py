@@ -100,6 +100,7 @@ class Failure(msgspec.Struct, frozen=True, array_like=True, tag="failure"):
     key: Key
     reason: str
     attempts: int = 1
+    worker: str = ""
 
     @property
     def fitness(self) -> float:

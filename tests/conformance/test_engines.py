@@ -16,7 +16,7 @@ import games  # noqa: F401 - registers its tasks
 from conformance.test_backends import RUNS, answers, requests_of, resolved
 from engines import CONTINUE, ENGINES, KILL, STOP, Running, children, until
 from germline.backends import Dispatcher, Serial
-from germline.messages import Evaluation, Failure, Key, Lost
+from germline.messages import Evaluation, Failure, Key, Lost, Sums
 from germline.run import loop
 from germline.run import spec as specs
 from germline.run.store import Store
@@ -245,38 +245,62 @@ def foreign(event):
     return [*(msgspec.structs.replace(event, key=other) for other in strangers), event]
 
 
-def late(event, before=[]):  # noqa: B006 - what was told is told again, generations later
-    before.append(event)
-    return [*before[-200::20], event]
+class Late:
+    """What was told is told again, generations later."""
+
+    def __init__(self):
+        self.before = []
+
+    def __call__(self, event):
+        self.before.append(event)
+        return [*self.before[-200::20], event]
 
 
-def impossible(event):
-    """Somebody else answers first, with what cannot be."""
-    if not isinstance(event, Evaluation):
-        return (event,)
-    changes = (
-        {"returns": (*event.returns, 1.0)},
-        {"returns": (), "steps": (), "frames": ()},
-        {"returns": tuple(math.nan for _ in event.returns)},
-        {"returns": tuple(math.inf for _ in event.returns)},
-        {"steps": tuple(-1 for _ in event.steps)},
-        {"frames": (*event.frames, 0)},
-        {"seconds": math.nan},
-    )
-    change = changes[event.key.number % len(changes)]
-    return msgspec.structs.replace(event, **change, worker="liar/1"), event
+IMPOSSIBLE = {
+    "too many": lambda event: {"returns": (*event.returns, 1.0)},
+    "none": lambda event: {"returns": (), "steps": (), "frames": ()},
+    "not a number": lambda event: {"returns": tuple(math.nan for _ in event.returns)},
+    "infinite": lambda event: {"returns": tuple(math.inf for _ in event.returns)},
+    "less than nothing": lambda event: {"steps": tuple(-1 for _ in event.steps)},
+    "another end": lambda event: {"ends": "x" * len(event.returns)},
+    "no time": lambda event: {"seconds": math.nan},
+    "all time": lambda event: {"seconds": 1e300},
+    "sums of nothing": lambda event: {"observation_sums": Sums(1, (1.0,), (1.0,))},
+}
 
 
-TROUBLES = {"doubled": doubled, "foreign": foreign, "late": late, "impossible": impossible}
+class Impossible:
+    """Others answer first, each of them once, with what cannot be."""
+
+    def __init__(self):
+        self.left = dict(IMPOSSIBLE)
+
+    def __call__(self, event):
+        if not isinstance(event, Evaluation) or not self.left:
+            return (event,)
+        name, change = self.left.popitem()
+        liar = "liar-" + name.replace(" ", "-")
+        return msgspec.structs.replace(event, **change(event), worker=liar), event
+
+
+TROUBLES = {
+    "doubled": lambda: doubled,
+    "foreign": lambda: foreign,
+    "late": Late,
+    "impossible": Impossible,
+}
 
 
 @pytest.mark.parametrize("trouble", TROUBLES)
 def test_what_nobody_asked_for_changes_nothing(engine, trouble, tmp_path, wanted):
     two_hosts(engine)
-    backend = Troubled(engine.backend(), TROUBLES[trouble])
-    with Running(tmp_path / "run", small(), backend) as running:
+    backend = Troubled(engine.backend(), TROUBLES[trouble]())
+    warnings = []
+    with Running(tmp_path / "run", small(), backend, warn=warnings.append) as running:
         assert running.digest() == wanted
         assert backend.told > TOTAL
+    liars = [text for text in warnings if "worker liar-" in text]
+    assert len(liars) == (len(IMPOSSIBLE) if trouble == "impossible" else 0)
     with Store.open(tmp_path / "run") as store:
         assert store.count()[1] == TOTAL
 

@@ -40,20 +40,15 @@ class Audit:
         self._first.clear()
         self._answered.clear()
 
-    def heard_from(self, key: Key) -> str:
-        """Who has answered a request that is to be answered once more by another, or nobody."""
-        first = self._first.get(key)
-        return "" if first is None else first.worker
-
     def answered_by(self, host: str) -> list[Request]:
         """What a host has answered in this round."""
         return list(self._answered.pop(host, {}).values())
 
     def hear(self, request: Request, answer: Result, *, elsewhere: bool) -> Verdict:
         """Take an answer in. `elsewhere` says whether there is another worker to ask."""
-        if not isinstance(answer, Evaluation):
-            return Verdict(self._first.pop(request.key, answer))
         first = self._first.pop(request.key, None)
+        if not isinstance(answer, Evaluation):
+            return Verdict(answer) if first is None else self._given(request, first)
         if first is None:
             if elsewhere and chosen(request.key, self.share):
                 self._first[request.key] = answer
@@ -88,10 +83,5 @@ def chosen(key: Key, share: float) -> bool:
 
 def same(one: Evaluation, other: Evaluation) -> bool:
     """Whether two workers agree in everything that a lineage depends on."""
-    return (one.returns, one.steps, one.frames, one.ends, one.behaviour) == (
-        other.returns,
-        other.steps,
-        other.frames,
-        other.ends,
-        other.behaviour,
-    )
+    fields = ("returns", "steps", "frames", "ends", "behaviour", "observation_sums")
+    return all(getattr(one, name) == getattr(other, name) for name in fields)

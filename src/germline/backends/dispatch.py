@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from germline.backends.answers import fault
 from germline.backends.audit import Audit
 from germline.backends.protocols import Backend, host_of
 from germline.messages import Evaluation, Failure, Key, Lost, Request, Result
@@ -49,6 +50,8 @@ class _Round:
     episodes: int = 0  # that are out
     given: int = 0  # batches, so far
     left: dict[int, int] = field(default_factory=dict)  # requests out, by batch
+    avoid: dict[Key, str] = field(default_factory=dict)  # who has answered, and is not to again
+    failed: dict[Key, Failure] = field(default_factory=dict)  # by one worker; another is asked
 
     def batch(self, size: int, family: int) -> list[Request]:
         """The next requests, of about `size` episodes; what was lost goes first.
@@ -96,7 +99,9 @@ class Dispatcher:
     after `patience` seconds, twice that at each new attempt, or twenty times what its batch should
     take; after so many `attempts` it is a failure. Where `siblings` share products, a batch has
     at least twice as many episodes, so that a lane that is done can take another. With an `audit`
-    some are evaluated twice, and a worker that gives something else is not listened to any more.
+    some are evaluated twice, and a worker that gives something else is not listened to any more;
+    `retract` is told which of its answers are not believed, until there are others. `inputs` is
+    how many numbers of an observation are added up.
     """
 
     def __init__(
@@ -107,19 +112,24 @@ class Dispatcher:
         patience: float = PATIENCE,
         siblings: int = 0,
         audit: Audit | None = None,
+        inputs: int | None = None,
         warn: Callable[[str], None] = lambda text: None,
+        retract: Callable[[list[Key]], None] = lambda keys: None,
     ) -> None:
         self.backend = backend
         self.siblings = siblings
         self.attempts = attempts
         self.patience = patience
         self.audit = audit
+        self.inputs = inputs
         self.warn = warn
+        self.retract = retract
         self.quarantined: set[str] = set()
         self._strikes: Counter[str] = Counter()
         self._size = float(FIRST)  # of a batch, in episodes
         self._seconds = 0.0  # an episode takes
         self._slots = 0
+        self._hosts = 0
         self._looked = -math.inf
         self._checked = 0.0
         self._worked = 0.0  # seconds with somebody there: nobody is late while there is nobody
@@ -136,8 +146,7 @@ class Dispatcher:
         `more` is asked for further requests, as many episodes or more as there is room for, when
         none wait: so without a barrier no worker ever has to.
 
-        After a quarantine, requests that the worker had answered are answered again; the later
-        answer is the right one.
+        What was retracted is answered again.
         """
         # Siblings travel together: the worker then has their parent at hand.
         order = deque(sorted(requests, key=_family))
@@ -170,8 +179,7 @@ class Dispatcher:
             episodes = sum(len(request.episode_seeds) for request in batch)
             patience = self.patience * 2 ** max(now.tries.get(r.key, 0) for r in batch)
             now.give(batch, self._worked + max(patience, 20 * episodes * self._seconds), episodes)
-            avoid = "" if self.audit is None else self.audit.heard_from(batch[0].key)
-            self.backend.submit(batch, avoid)
+            self.backend.submit(batch, now.avoid.get(batch[0].key, ""))
             handed = True
         return handed
 
@@ -181,7 +189,8 @@ class Dispatcher:
         if moment > self._looked + MOMENT:
             if self._slots:
                 self._worked += min(moment - self._looked, 2 * MOMENT)
-            self._slots = sum(worker.slots for worker in self.backend.workers())
+            workers = self.backend.workers()
+            self._slots, self._hosts = sum(worker.slots for worker in workers), len(workers)
             self._looked = moment
         return self._slots
 
@@ -191,53 +200,75 @@ class Dispatcher:
         took: dict[int, float] = {}
         for event in self.backend.results(MOMENT):
             if isinstance(event, Lost):
-                lost = [out.request for key in event.keys if (out := now.take(key))]
-                if event.blamed:
-                    answers += self._again(now, lost, event.reason)
-                else:
-                    now.waiting.extendleft(lost)
-                continue
-            if isinstance(event, Evaluation) and host_of(event.worker) in self.quarantined:
+                answers += self._lost(now, event)
                 continue
             given = now.take(event.key)
             if given is None:
                 continue
-            if isinstance(event, Evaluation):
-                if not self._believed(event, given.request):
-                    now.again.append([given.request])
-                    continue
+            request = given.request
+            if host_of(event.worker) in self.quarantined:
+                now.again.append([request])
+            elif isinstance(event, Failure):
+                answers += self._failed(now, request, event)
+            elif wrong := fault(event, request, self.inputs):
+                self._strike(host_of(event.worker), wrong)
+                now.avoid[request.key] = event.worker
+                answers += self._again(now, [request], wrong)
+            else:
                 took[given.episodes] = event.seconds / len(event.returns) * given.episodes
-            answers += self._audited(now, given.request, event)
+                answers += self._audited(now, request, event)
         for episodes, seconds in took.items():
             self._learn(episodes, seconds)
         return answers
 
-    def _believed(self, answer: Evaluation, request: Request) -> bool:
-        """Whether an answer can be one to its request; who gives others is not listened to."""
-        wrong = fault(answer, request)
-        if wrong is None:
-            return True
-        host = host_of(answer.worker)
+    def _lost(self, now: _Round, event: Lost) -> list[Result]:
+        """Give out again what was lost; if somebody is to be avoided, alone."""
+        lost = [out.request for key in event.keys if (out := now.take(key))]
+        if event.blamed:
+            return self._again(now, lost, event.reason)
+        now.again.extend([r] for r in lost if r.key in now.avoid)
+        now.waiting.extendleft(r for r in lost if r.key not in now.avoid)
+        return []
+
+    def _failed(self, now: _Round, request: Request, failure: Failure) -> list[Result]:
+        """Ask another host before it is believed that an individual cannot be scored.
+
+        Where a host lacks something, everyone fails there. Processes of one machine are alike.
+        """
+        if "/" in failure.worker and self._hosts > 1 and request.key not in now.failed:
+            now.failed[request.key] = failure
+            now.avoid[request.key] = failure.worker
+            now.again.append([request])
+            return []
+        return self._audited(now, request, failure)
+
+    def _strike(self, host: str, wrong: str) -> None:
+        """Note what a worker did wrong; too often is enough."""
         self._strikes[host] += 1
-        self.warn(f"worker {host}: {wrong}; refused")
+        self.warn(f"worker {host}: {wrong}")
         if self._strikes[host] >= STRIKES:
             self._quarantine(host)
-        return False
 
     def _audited(self, now: _Round, request: Request, answer: Result) -> list[Result]:
         """The answer, unless another worker is to give it too."""
+        if isinstance(answer, Evaluation) and (failure := now.failed.pop(request.key, None)):
+            host = host_of(failure.worker)
+            self._strike(host, f"failed where another did not: {failure.reason}")
         if self.audit is None:
             return [answer]
         verdict = self.audit.hear(request, answer, elsewhere=self._slots > 1)
         if verdict.again:
+            now.avoid[request.key] = answer.worker
+            now.tries.pop(request.key, None)
             now.again.append([request])
         for host, found in verdict.convicted.items():
-            if host in self.quarantined:
-                continue
-            self.warn(found)
-            self._quarantine(host)
+            if host not in self.quarantined:
+                self.warn(found)
+                self._quarantine(host)
             # What it had answered before is not believed either.
-            now.again.extend([r] for r in self.audit.answered_by(host) if r.key not in now.out)
+            again = [r for r in self.audit.answered_by(host) if r.key not in now.out]
+            self.retract([r.key for r in again])
+            now.again.extend([r] for r in again)
         return [] if verdict.answer is None else [verdict.answer]
 
     def _quarantine(self, host: str) -> None:
@@ -287,30 +318,9 @@ class Dispatcher:
         key = requests[0].key
         count = now.tries[key] = now.tries.get(key, 0) + 1
         if count >= self.attempts:
-            return [Failure(key, reason, count)]
+            return self._audited(now, requests[0], Failure(key, reason, count))
         now.again.append(requests)
         return []
-
-
-def fault(answer: Evaluation, request: Request) -> str | None:
-    """What makes an answer impossible, in words."""
-    episodes = len(request.episode_seeds)
-    for name, numbers in (("returns", answer.returns), ("steps", answer.steps)):
-        if len(numbers) != episodes:
-            return f"gave {len(numbers)} {name} for {episodes} episodes"
-    if len(answer.frames) != episodes or len(answer.ends) not in (0, episodes):
-        return f"gave {len(answer.frames)} counts of frames for {episodes} episodes"
-    sums = answer.observation_sums
-    floats = (*answer.returns, *answer.behaviour, answer.seconds)
-    if sums is not None:
-        floats = (*floats, *sums.total, *sums.squares)
-    if not all(map(math.isfinite, floats)):
-        return "gave numbers that are not finite"
-    if min(answer.seconds, *answer.steps, *answer.frames) < 0:
-        return "gave counts below zero"
-    if max(*answer.steps, *answer.frames) >= 2**32:
-        return "gave counts that no episode reaches"
-    return None
 
 
 def _family(request: Request) -> tuple[str, Key]:

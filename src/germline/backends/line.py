@@ -21,12 +21,16 @@ NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z"
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True, tag="hello"):
-    """A host, by name, that can play so many batches at once; `version` is Germline's."""
+    """A host, by name, that can play so many batches at once; `version` is Germline's.
+
+    `instance` is new whenever the host's program is started, and tells two of one name apart.
+    """
 
     worker: str
     slots: int
     protocol: int
     version: str
+    instance: str = ""
 
 
 class Ready(msgspec.Struct, frozen=True, array_like=True, tag="ready"):

@@ -1,14 +1,15 @@
 """Processes of the master's own machine, for engines whose workers come from elsewhere."""
 
 import os
+import secrets
 import subprocess
 import sys
+from collections.abc import Container
 
+from germline.address import PARENT, TOKEN, URL
 from germline.errors import InputError
 
-URL = "GERMLINE_URL"
-PARENT = "GERMLINE_PARENT"
-TOKEN = "GERMLINE_TOKEN"
+REFUSED = 2  # the exit code of a host that will not work
 
 
 class Local:
@@ -21,27 +22,34 @@ class Local:
         self.count = count
         self.token = token
         self.trust = trust
+        self.name = f"local-{os.getpid()}-{secrets.token_hex(2)}"
+        self._url = ""
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, url: str) -> None:
         """Begin to work for the master at an address."""
+        self._url = url
         if not self.count:
             return
+        secret = {} if self.token is None else {TOKEN: self.token}
         command = [sys.executable, "-m", "germline", "worker", "--processes", str(self.count)]
-        secrets = {} if self.token is None else {TOKEN: self.token}
         self._process = subprocess.Popen(
-            [*command, "--quiet", *(["--trust"] if self.trust else [])],
+            [*command, "--name", self.name, "--quiet", *(["--trust"] if self.trust else [])],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            env={**os.environ, **secrets, URL: url, PARENT: str(os.getpid())},
+            env={**os.environ, **secret, URL: url, PARENT: str(os.getpid())},
             start_new_session=True,
         )
 
-    def check(self) -> None:
-        """Say so if it could not work."""
-        if self._process is not None and self._process.poll() is not None:
-            code, self._process = self._process.returncode, None
+    def check(self, joined: Container[str]) -> None:
+        """Start it again if it has died; if it could never join, say so."""
+        if self._process is None or self._process.poll() is None:
+            return
+        code = self._process.returncode
+        if code == REFUSED or self.name not in joined:
+            self._process = None
             raise InputError(f"backend: the processes of this machine ended with code {code}")
+        self.start(self._url)
 
     def close(self) -> None:
         """End it."""

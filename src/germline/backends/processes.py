@@ -19,6 +19,7 @@ from queue import SimpleQueue
 import msgspec
 
 from germline import compiled
+from germline.address import PARENT, TOKEN, URL
 from germline.backends.protocols import WorkerStatus
 from germline.backends.worker import Hello
 from germline.blobs import BlobCache
@@ -27,8 +28,14 @@ from germline.messages import Batch, Event, Key, Lost, Problem, Request, decode_
 
 IN_FLIGHT = 2  # batches a worker holds: one in work, one waiting, so that it is never idle
 HOPELESS = 3  # deaths per worker, before it was ready, from which on none is replaced
+SECRETS = {TOKEN, URL, PARENT, "GERMLINE_BACKEND"}
 WORKER = "GERMLINE_WORKER"  # set in the environment of every worker
 PROGRAM = "import sys; from germline.backends.worker import main; main(*map(int, sys.argv[1:]))"
+
+
+def _without_secrets() -> dict[str, str]:
+    """The environment as the code of tasks may know it."""
+    return {name: value for name, value in os.environ.items() if name not in SECRETS}
 
 
 def cores() -> int:
@@ -133,7 +140,9 @@ class Processes:
         self._waiting.clear()
         for worker in list(self._workers):
             while len(worker.batches) > (1 if worker.ready else 0):
-                yield Lost(worker.batches.pop(), "handed back", blamed=False)
+                keys = worker.batches.pop()
+                if len(worker.batches) >= worker.ignored:
+                    yield Lost(keys, "handed back", blamed=False)
             if not worker.batches:
                 self._end(worker)
                 self._workers.remove(worker)
@@ -207,7 +216,7 @@ class Processes:
                 [sys.executable, "-P", "-c", PROGRAM, str(theirs.fileno()), str(os.getpid())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                env={**compiled.settings(), **os.environ, **alone, WORKER: "1"},
+                env={**compiled.settings(), **_without_secrets(), **alone, WORKER: "1"},
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
@@ -231,11 +240,9 @@ class Processes:
         else:
             self._workers[place_of] = self._start()
         for place, keys in enumerate(worker.batches):
-            yield Lost(
-                keys,
-                f"worker {worker.name} ended with code {code}",
-                blamed=place == 0 and not worker.given_up,
-            )
+            if place >= worker.ignored:
+                reason = f"worker {worker.name} ended with code {code}"
+                yield Lost(keys, reason, blamed=place == 0 and not worker.given_up)
 
     def _end(self, worker: _Worker) -> int:
         """Kill a worker and give the code it ended with."""

@@ -6,9 +6,11 @@ same. It does not evaluate, so it needs no JAX and answers at once.
 """
 
 import random
+import secrets
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError
 from multiprocessing.connection import wait
 
 import msgspec
@@ -39,6 +41,7 @@ from germline.messages import Batch, Evaluation, Event, Failure, Lost, Problem
 
 MOMENT = 0.2
 BACKOFF = 0.5, 30.0  # seconds until the first new attempt, and the longest between two
+LASTING = 5.0  # seconds after which a connection was one
 HEALTH = 30.0
 MESSAGE = 2**20  # bytes of results in one message, about
 
@@ -95,7 +98,8 @@ class Relay:
         self._ready = False
         self._waiting: list[Batch] = []  # for blobs
         self._wanted: set[str] = set()
-        self._held = 0
+        self._instance = secrets.token_hex(8)
+        self._spoke = 0.0
 
     def run(self, stopped: Callable[[], bool] = lambda: False) -> str:
         """Work until there is a reason to go, and give it; a refusal is an `InputError`."""
@@ -105,12 +109,14 @@ class Relay:
                 try:
                     line = self.connect()
                     self.counts.connections += 1
-                    pause = BACKOFF[0]
+                    begun = time.monotonic()
                     try:
                         self._serve(line, stopped)
                     finally:
                         self._drop()
                         line.close()
+                        if time.monotonic() > begun + LASTING:
+                            pause = BACKOFF[0]
                 except Disconnected as error:
                     self.say(f"{error}; tried again in {pause:.1f} s")
                     self._rest(pause * random.uniform(0.8, 1.2), stopped)
@@ -121,8 +127,9 @@ class Relay:
 
     def _serve(self, line: Line, stopped: Callable[[], bool]) -> None:
         """One connection, until it is lost, the run is over, or it is time to go."""
-        line.send(Hello(self.name, self.processes, PROTOCOL, germline.__version__))
-        spoke = told = time.monotonic()
+        version = germline.__version__
+        line.send(Hello(self.name, self.processes, PROTOCOL, version, self._instance))
+        self._spoke = told = time.monotonic()
         self._ready = False
         while not self._finished(stopped):
             for message in line.receive():
@@ -134,28 +141,28 @@ class Relay:
                     return
                 self._take(line, message)
             events = self._events(line)
-            now = time.monotonic()
             if self._pool is not None and self._pool.proof is not None and not self._ready:
                 self._ready = True
                 line.send(Ready(self._pool.proof))
-                spoke = now
-            for part in _parts(events):
-                line.send(Results(part))
-                spoke = now
-            if now > spoke + self._lease / 5:
-                line.send(Beat(self.processes))
-                spoke = now
-            if now > told + HEALTH:
+            self._speak(line, events)
+            if time.monotonic() > told + HEALTH:
                 self.say(self._health())
-                told = now
+                told = time.monotonic()
         self._leave(line)
+
+    def _speak(self, line: Line, events: list[Event]) -> None:
+        """Pass on what was answered; if that is nothing for a while, let it be heard of."""
+        for part in _parts(events):
+            line.send(Results(part))
+            self._spoke = time.monotonic()
+        if time.monotonic() > self._spoke + self._lease / 5:
+            line.send(Beat(self.processes))
+            self._spoke = time.monotonic()
 
     def _take(self, line: Line, message: FromMaster) -> None:
         if isinstance(message, Welcome):
             self._welcome(message)
         elif isinstance(message, Work):
-            self._held += len(message.batch.children)
-            self._busy = time.monotonic()
             self._waiting.append(message.batch)
         elif isinstance(message, Blob) and message.digest in self._wanted:
             self._wanted.discard(message.digest)
@@ -206,7 +213,11 @@ class Relay:
         if problem.imports and not self.trust:
             modules = ", ".join(problem.imports)
             raise Refused(f"imports: {modules} is code; add --trust to run it here")
-        if problem.spec_hash != message.spec_hash:
+        try:
+            same = problem.spec_hash == message.spec_hash
+        except PackageNotFoundError:
+            raise Refused("ale-py is not here: add it with pip install 'germline[atari]'") from None
+        if not same:
             raise Refused(
                 "this host would evaluate something else than the master: the versions of "
                 "germline or ale-py differ"
@@ -221,8 +232,8 @@ class Relay:
         if self._pool is None:
             wait([line.wake], MOMENT)
             return []
-        if not self._ready:
-            self._busy = time.monotonic()  # with getting ready
+        if not self._ready or self._waiting or self._pool.under_way():
+            self._busy = time.monotonic()
         self._pool.wake = line.wake
         events = list(self._pool.results(MOMENT))
         self._note(events)
@@ -232,12 +243,10 @@ class Relay:
         for event in events:
             if isinstance(event, Lost):
                 self.counts.lost += len(event.keys)
-                self._held -= len(event.keys)
-                continue
-            self._held -= 1
-            self._busy = time.monotonic()
-            self.counts.failures += isinstance(event, Failure)
-            self.counts.evaluations += isinstance(event, Evaluation)
+            else:
+                self._busy = time.monotonic()
+                self.counts.failures += isinstance(event, Failure)
+                self.counts.evaluations += 1
 
     def _finished(self, stopped: Callable[[], bool]) -> bool:
         """Whether it is time to go."""
@@ -259,9 +268,9 @@ class Relay:
         line.send(Results((*handed, *self._pool.leave())))
         limit = time.monotonic() + self.limits.drain
         while self._pool.workers() and time.monotonic() < limit:
-            line.receive()
-            for part in _parts(self._events(line)):
-                line.send(Results(part))
+            late = [m.batch.keys for m in line.receive() if isinstance(m, Work)]
+            events: list[Event] = [Lost(keys, "handed back", blamed=False) for keys in late]
+            self._speak(line, [*events, *self._events(line)])
         left = tuple(key for keys in self._pool.under_way() for key in keys)
         if left:
             line.send(Results((Lost(left, "handed back", blamed=False),)))
@@ -270,7 +279,6 @@ class Relay:
         """Forget what a lost connection had asked for; what is being worked on is finished."""
         self._waiting.clear()
         self._wanted.clear()
-        self._held = 0
         if self._pool is not None:
             self._pool.forget()
 
@@ -288,10 +296,10 @@ class Relay:
         counts = self.counts
         minutes = (time.monotonic() - counts.started) / 60
         rate = counts.evaluations / max(60 * minutes, 1e-9)
+        here = 0 if self._pool is None else sum(map(len, self._pool.under_way()))
         return (
-            f"{self.processes} processes, {max(self._held, 0)} requests here, "
-            f"{counts.evaluations:,} evaluations, {rate:,.1f}/s, {counts.failures} failures, "
-            f"{minutes:.0f} min"
+            f"{self.processes} processes, {here} requests here, {counts.evaluations:,} "
+            f"evaluations, {rate:,.1f}/s, {counts.failures} failures, {minutes:.0f} min"
         )
 
     def _close(self) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from germline.backends.protocols import WorkerStatus
-from germline.messages import Evaluation, Event, Key, Lost
+from germline.messages import Event, Key, Lost
 
 
 @dataclass(eq=False)
@@ -50,11 +50,8 @@ class Host:
                     yield msgspec.structs.replace(event, keys=keys)
             elif self.take(event.key):
                 self.done += 1
-                if isinstance(event, Evaluation):
-                    process = event.worker.rpartition("/")[2][:40]
-                    name = f"{self.name}/{process}" if process else self.name
-                    event = msgspec.structs.replace(event, worker=name)
-                yield event
+                process = event.worker.rpartition("/")[2][:40]
+                yield msgspec.structs.replace(event, worker=f"{self.name}/{process}")
 
     def lost(self, reason: str, *, blamed: bool = True) -> Iterator[Event]:
         """All that a host held when it went; what it was at may be the cause."""
@@ -72,12 +69,13 @@ class Roster:
         self.lease = lease
         self.hosts: dict[str, Host] = {}
         self.banned: set[str] = set()
+        self.known: set[str] = set()  # who was ever here
 
-    def join(self, name: str, slots: int) -> tuple[Host, list[Event]]:
-        """A host, new or back again; what it held before is lost."""
-        before = self.leave(name, "came back", blamed=False)
+    def join(self, name: str, slots: int) -> Host:
+        """A host, new or back again."""
+        self.known.add(name)
         host = self.hosts[name] = Host(name, slots, time.monotonic())
-        return host, before
+        return host
 
     def leave(self, name: str, reason: str, *, blamed: bool = True) -> list[Event]:
         """A host is gone."""

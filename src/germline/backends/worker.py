@@ -19,7 +19,7 @@ import msgspec
 
 from germline import compiled
 from germline.genome import Genome
-from germline.messages import Failure, Problem, Result, decode_batch, encode, unpack
+from germline.messages import Event, Lost, Problem, decode_batch, encode, unpack
 
 
 class Hello(msgspec.Struct, frozen=True):
@@ -70,12 +70,14 @@ def _serve(master: Connection) -> None:
             blobs.put(payload)
             continue
         batch = decode_batch(payload)
-        results: list[Result]
+        events: list[Event]
         try:
-            results = evaluator.evaluate(unpack(batch, hello.problem.policy, known))
+            if any(digest not in blobs for digest in batch.blobs):
+                raise InputError("a blob that it needs is not here")
+            events = [*evaluator.evaluate(unpack(batch, hello.problem.policy, known))]
         except InputError as error:  # it was damaged on its way
-            results = [Failure(key, str(error)) for key in batch.keys]
-        master.send_bytes(b"e" + encode(tuple(results)))
+            events = [Lost(batch.keys, str(error))]
+        master.send_bytes(b"e" + encode(tuple(events)))
         turn += 1
         compiled.settle(turn)
 

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from germline.address import Address
     from germline.backends.line import Line
 
-URL = "GERMLINE_URL"
-PARENT = "GERMLINE_PARENT"
-
 Url = Annotated[
     str | None,
     typer.Argument(
@@ -154,9 +151,9 @@ def _plain(reply: Any) -> dict[str, Any]:  # noqa: ANN401 - protobuf
 
 
 def _address(url: str | None) -> "Address":
-    given = url or os.environ.get(URL)
+    given = url or os.environ.get(addresses.URL)
     if not given:
-        raise InputError(f"URL: where is the master? Give its address, or set {URL}")
+        raise InputError(f"URL: where is the master? Give its address, or set {addresses.URL}")
     return addresses.parse(given)
 
 
@@ -213,8 +210,8 @@ def _host() -> str:
 
 def _end_with_parent() -> None:
     """End with the master that started this host, however it ends."""
-    parent = os.environ.get(PARENT)
-    if parent:
+    parent = os.environ.get(addresses.PARENT, "")
+    if parent.isdecimal():
         from germline.backends.worker import die_with
 
         die_with(int(parent))

@@ -1,5 +1,6 @@
 """One process at work on a run: what every session does, and the one with a barrier."""
 
+import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -7,14 +8,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from germline import compiled
+from germline import compiled, policies
+from germline.algorithms import progress
 from germline.algorithms.protocols import Report, State
 from germline.backends import Backend, Dispatcher
 from germline.backends.audit import Audit
 from germline.blobs import BlobCache
 from germline.errors import InputError
 from germline.evaluate import Evaluator
-from germline.messages import Evaluation, Failure, Request, Result
+from germline.messages import Evaluation, Failure, Key, Request, Result
 from germline.run import replay, stop
 from germline.run.spec import Resolved
 from germline.run.stop import Totals
@@ -81,7 +83,9 @@ class Session(ABC):
             patience=self.spec.backend.patience,
             siblings=self.problem.siblings,
             audit=Audit(share, self._judge) if share else None,
+            inputs=_inputs(resolved),
             warn=watching.warn,
+            retract=self.retract,
         )
         self.opened = False
         self.offered: set[str] = set()
@@ -90,7 +94,8 @@ class Session(ABC):
         self.flushed = 0.0
         self.writes: list[Callable[[], None]] = []
         self.frames = 0
-        self.started = time.monotonic()
+        self.started = self.paid = time.monotonic()
+        self.cost = 0.0
         self.before = self.totals = store.totals()
         reports = store.reports()
         self.last = reports[-1] if reports else None
@@ -167,12 +172,22 @@ class Session(ABC):
         if not answers or time.monotonic() > self.flushed + LONGEST:
             self.flush()
 
+    def retract(self, keys: list[Key]) -> None:  # noqa: B027 - what was told stays told
+        """Take back answers that are not believed any more, if that can be."""
+
     def tick(self, state: State, done: int, asked: int, answers: list[Result]) -> None:
         """Tell how far it is."""
         self.frames += sum(sum(a.frames) for a in answers if isinstance(a, Evaluation))
-        workers = len(self.backend.workers())
+        workers = self._paid()
         moment = Moment(state.generation, state.phase, done, asked, self.frames, workers)
         self.watching.ticker(moment)
+
+    def _paid(self) -> int:
+        """Add up what workers cost since it was last done; give how many there are now."""
+        now, workers = time.monotonic(), sum(worker.slots for worker in self.backend.workers())
+        self.cost += self.spec.backend.price * workers * (now - self.paid) / 3600
+        self.paid = now
+        return workers
 
     def _judge(self, request: Request) -> Result:
         """Evaluate a request here, to know who of two workers is right."""
@@ -187,22 +202,33 @@ class Session(ABC):
         before = time.monotonic()
         aside(report, totals)
         self.started += time.monotonic() - before
+        self.paid = time.monotonic()
 
     def _totals(self, report: Report) -> Totals:
         seconds = time.monotonic() - self.started
-        workers = len(self.backend.workers())
-        spent = self.spec.backend.price * workers * seconds / 3600
+        self._paid()
         return Totals(
             self.totals.generations + 1,
             self.totals.frames + report.frames,
             self.totals.steps + report.steps,
             self.before.seconds + seconds,
-            self.before.cost + spent,
+            self.before.cost + self.cost,
         )
+
+
+def _inputs(resolved: Resolved) -> int:
+    """How many numbers of an observation are added up for a normaliser."""
+    policy = resolved.problem.policy
+    if not progress.normalises(policy):
+        return 0
+    spec: Any = policies.make(policy.name, policy.settings)
+    return math.prod(spec.observation)
 
 
 class Synchronous(Session):
     """Phase after phase: all of one are evaluated before the next begins."""
+
+    there: dict[Key, Result]  # of the present phase
 
     def run(self) -> Ending:
         """Ask, dispatch what is missing, keep what comes, tell; and the same again."""
@@ -231,6 +257,7 @@ class Synchronous(Session):
             found = [(key.generation, who, genome) for key, who, genome in asked if who]
             replay.check(self.store.folder, found)
         missing = {r.key: r for r in requests if r.key not in there}
+        self.there = there
         if missing:
             self.open()
             self.offer(state)
@@ -244,3 +271,9 @@ class Synchronous(Session):
         if len(there) < len(requests):
             return None
         return [there[request.key] for request in requests]
+
+    def retract(self, keys: list[Key]) -> None:
+        """Take them out of the store too, so that no later session believes them."""
+        for key in keys:
+            self.there.pop(key, None)
+        self.writes.append(partial(self.store.retract, keys))

@@ -254,6 +254,14 @@ class Store:
                 "DELETE FROM evaluations WHERE generation = ? AND phase = ?", (generation, phase)
             )
 
+    def retract(self, keys: Sequence[Key]) -> None:
+        """Drop some results, so that they are evaluated again."""
+        with self.transaction():
+            self._db.executemany(
+                "DELETE FROM evaluations WHERE generation = ? AND phase = ? AND number = ?",
+                [key[1:] for key in keys],
+            )
+
     def generation_of(self, name: str) -> int:
         """The generation in which an individual was born."""
         rows = self._rows(

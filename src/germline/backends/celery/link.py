@@ -81,6 +81,7 @@ class Link:
                 task,
                 args=[payload],
                 queue=queue,
+                declare=[],
                 producer=self.producer,
                 ignore_result=True,
                 delivery_mode=1,

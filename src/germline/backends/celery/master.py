@@ -125,7 +125,7 @@ class Celery:
 
     def results(self, timeout: float) -> Iterator[Event]:
         """Give what hosts have sent, and what was lost with them or on the way."""
-        self.local.check()
+        self.local.check(self._roster.known)
         with self._lock:
             self._turn(timeout)
             events, self._events = self._events, []
@@ -355,13 +355,11 @@ class Celery:
 
     def _answered(self, host: Host, events: Iterable[Event]) -> None:
         """What a host says of requests of this run. Only those that it held can it have lost."""
-        for event in events:
-            if not isinstance(event, Lost):
-                if event.key.run != self._run:
-                    continue
-                if event.key not in host.places:
-                    host.give([event.key])
-            self._events += map(self._ledger.noted, host.answered([event]))
+        ours = [event for event in events if isinstance(event, Lost) or event.key.run == self._run]
+        for event in ours:
+            if not isinstance(event, Lost) and event.key not in host.places:
+                host.give([event.key])
+        self._events += map(self._ledger.noted, host.answered(ours))
 
     def _gone(self, name: str, reason: str, *, blamed: bool = True) -> None:
         """A host is gone, and what it held is lost."""

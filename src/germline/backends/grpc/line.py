@@ -10,7 +10,15 @@ import grpc
 
 from germline.address import Address
 from germline.backends.grpc import schema, wire
-from germline.backends.line import Bell, Blob, Disconnected, FromMaster, FromWorker, Refused
+from germline.backends.line import (
+    Bell,
+    Blob,
+    Disconnected,
+    FromMaster,
+    FromWorker,
+    Refused,
+    Want,
+)
 from germline.blobs import sha256
 from germline.errors import InputError
 
@@ -78,14 +86,15 @@ class GrpcLine:
             grpc.channel_ready_future(self._channel).result(timeout=CONNECT)
         except grpc.FutureTimeoutError:
             self._channel.close()
-            raise Disconnected(f"{address.redacted}: nobody answers") from None
+            hint = ", or it wants TLS" if not secure else ", or TLS fails: see --authority"
+            raise Disconnected(f"{address.redacted}: nobody answers{hint}") from None
         self._bell = Bell()
         self.wake = self._bell.wake
         self._inbox: deque[FromMaster] = deque()
         self._outbox: SimpleQueue[FromWorker | None] = SimpleQueue()
         self._error: Exception | None = None
         self._run = ""
-        self._parts: dict[str, bytearray] = {}
+        self._parts: dict[str, bytearray] = {}  # of the blobs that were asked for
         work = self._channel.stream_stream(
             f"/{schema.SERVICE}/Work",
             schema.FromWorker.SerializeToString,
@@ -109,6 +118,8 @@ class GrpcLine:
         """Say something."""
         if self._error is not None and not self._inbox:
             raise self._error
+        if isinstance(message, Want):
+            self._parts.setdefault(message.digest, bytearray())
         self._outbox.put(message)
 
     def close(self) -> None:
@@ -137,8 +148,11 @@ class GrpcLine:
             self._error = kind(f"{self.address.redacted}: {_reason(error)}")
         except InputError as error:
             self._error = Refused(f"{self.address.redacted}: {error}")
-        self._outbox.put(None)
-        self._bell.ring()
+        except Exception as error:  # whatever it is, a host that does not listen must say so
+            self._error = Disconnected(f"{self.address.redacted}: {type(error).__name__}: {error}")
+        finally:
+            self._outbox.put(None)
+            self._bell.ring()
 
     def _heard(self, told: Any) -> FromMaster | None:  # noqa: ANN401 - protobuf
         if told.WhichOneof("kind") == "welcome":
@@ -152,7 +166,9 @@ class GrpcLine:
         """A blob, once its last part is there."""
         if part.size > LARGEST_BLOB:
             raise InputError(f"a blob of {part.size:,} bytes is too large")
-        parts = self._parts.setdefault(part.sha256, bytearray())
+        parts = self._parts.get(part.sha256)
+        if parts is None:
+            raise InputError(f"blob {part.sha256[:16]}: was not asked for")
         parts += part.data
         if len(parts) < part.size:
             return None
@@ -165,5 +181,5 @@ class GrpcLine:
 def _reason(error: grpc.RpcError) -> str:
     code = error.code()
     if code == grpc.StatusCode.UNAVAILABLE:
-        return "the connection is lost"
+        return "the master cannot be reached, or not in this way"
     return str(error.details() or code.name.lower())

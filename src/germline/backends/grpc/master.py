@@ -11,7 +11,6 @@ import math
 import re
 import threading
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -21,7 +20,9 @@ import grpc.aio
 
 from germline import proof
 from germline.address import Address
+from germline.backends.answers import fault
 from germline.backends.grpc import schema, wire
+from germline.backends.grpc.handout import HandOut
 from germline.backends.line import (
     LEASE,
     NAME,
@@ -41,14 +42,13 @@ from germline.backends.line import (
     Work,
 )
 from germline.backends.local import Local
-from germline.backends.protocols import WorkerStatus, host_of
+from germline.backends.protocols import WorkerStatus
 from germline.backends.roster import Host, Roster
 from germline.blobs import BlobCache
 from germline.errors import InputError
 from germline.files import GenomeFile, to_json
-from germline.messages import Batch, Evaluation, Event, Failure, Key, Problem, Request, pack
+from germline.messages import Batch, Event, Failure, Key, Lost, Problem, Request, pack
 
-IN_FLIGHT = 2  # batches per slot: one in work, one waiting
 MESSAGE = 4 * 2**20  # the largest message that a host may send, in bytes
 MOST_SLOTS = 4096
 GRACE = 2.0  # seconds for hosts to hear that it is over
@@ -63,6 +63,10 @@ OPTIONS = [
 ]
 
 
+Context = Any
+"""One call, as grpc.aio.ServicerContext has it."""
+
+
 class _Stranger(Exception):  # noqa: N818 - who is told to go
     """A host that does not keep to the protocol, or may not join."""
 
@@ -74,8 +78,9 @@ class _Stranger(Exception):  # noqa: N818 - who is told to go
 class _Stream:
     """A host's connection: what it is to be told waits here until it can be written."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, instance: str) -> None:
         self.host = host
+        self.instance = instance
         self.outbox: asyncio.Queue[FromMaster | None] = asyncio.Queue()
 
     def tell(self, message: FromMaster) -> None:
@@ -114,9 +119,8 @@ class Grpc:
         self._inner = 0  # the port for processes of this machine
         self._streams: dict[str, _Stream] = {}
         self._blobs = BlobCache()
-        self._inbox: SimpleQueue[Batch] = SimpleQueue()
-        self._waiting: deque[Batch] = deque()
-        self._hungry: dict[_Stream, None] = {}  # hosts with room, the first to be served first
+        self._inbox: SimpleQueue[Batch | set[Key]] = SimpleQueue()  # to hand out, to cancel
+        self._work_left = HandOut()
         self._events: SimpleQueue[list[Event]] = SimpleQueue()
         self._problem: Problem | None = None
         self._run = ""
@@ -146,14 +150,11 @@ class Grpc:
         """Give a batch to a host that has room, or keep it until one has."""
         for request in batch:
             self._out[request.key] = request
-        self._inbox.put(pack(batch, avoid))
-        if not self._fed:
-            self._fed = True
-            self._do(self._feed)
+        self._pass_on(pack(batch, avoid))
 
     def results(self, timeout: float) -> Iterator[Event]:
         """Give what hosts have sent, and what was lost with them."""
-        self.local.check()
+        self.local.check(self._roster.known)
         with contextlib.suppress(Empty):
             events = self._events.get(timeout=timeout)
             while True:
@@ -167,10 +168,12 @@ class Grpc:
         given_up = set(keys)
         for key in given_up:
             self._out.pop(key, None)
-        self._do(self._cancel, given_up)
+        self._pass_on(given_up)
 
     def ban(self, host: str) -> None:
         """Send a host away for good."""
+        if host == self.local.name:
+            self.local.close()
         self._do(self._ban, host)
 
     def put(self, blob: bytes) -> str:
@@ -188,7 +191,6 @@ class Grpc:
             self._do(self._over.set)
             self._thread.join()
             self._loop = None
-        self._waiting.clear()
 
     def __enter__(self) -> "Grpc":
         return self
@@ -198,14 +200,23 @@ class Grpc:
 
     def _note(self, event: Event) -> None:
         """Keep count for onlookers."""
-        if isinstance(event, Evaluation | Failure):
-            request = self._out.pop(event.key, None)
-            kind = "evaluations" if isinstance(event, Evaluation) else "failures"
-            self._counted[kind] += 1
-            self._counted["generation"] = event.key.generation
-            better = self._best is None or event.fitness > self._best[0]
-            if request is not None and better and math.isfinite(event.fitness):
+        if isinstance(event, Lost):
+            return
+        request = self._out.pop(event.key, None)
+        self._counted["generation"] = event.key.generation
+        if isinstance(event, Failure):
+            self._counted["failures"] += 1
+        elif request is not None and fault(event, request) is None:
+            self._counted["evaluations"] += 1
+            if self._best is None or event.fitness > self._best[0]:
                 self._best = event.fitness, request
+
+    def _pass_on(self, work: Batch | set[Key]) -> None:
+        """Put something into the inbox: in order, so that what is asked for again stays."""
+        self._inbox.put(work)
+        if not self._fed:
+            self._fed = True
+            self._do(self._feed)
 
     # From here on, all is done by the thread of the asyncio loop.
 
@@ -236,12 +247,10 @@ class Grpc:
         self._server = server = grpc.aio.server(options=OPTIONS)
         methods = {
             "Work": grpc.stream_stream_rpc_method_handler(
-                self._work, schema.FromWorker.FromString, schema.FromMaster.SerializeToString
+                self._work, wire.parsed, schema.FromMaster.SerializeToString
             ),
             "Status": grpc.unary_unary_rpc_method_handler(
-                self._status,
-                schema.StatusRequest.FromString,
-                schema.StatusReply.SerializeToString,
+                self._status, lambda asked: asked, schema.StatusReply.SerializeToString
             ),
         }
         handler = grpc.method_handlers_generic_handler(schema.SERVICE, methods)
@@ -271,9 +280,7 @@ class Grpc:
             for host in self._roster.silent():
                 self._gone(self._streams[host.name], "was silent for too long")
 
-    async def _work(
-        self, messages: AsyncIterator[Any], context: grpc.aio.ServicerContext[Any, Any]
-    ) -> None:
+    async def _work(self, messages: AsyncIterator[Any], context: Context) -> None:
         """One host, from its first word to its last."""
         stream: _Stream | None = None
         try:
@@ -297,7 +304,7 @@ class Grpc:
             if stream is not None:
                 self._gone(stream, "hung up")
 
-    def _admit(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+    def _admit(self, context: Context) -> None:
         """Refuse those that cannot show the token."""
         if self.token is None:
             return
@@ -326,21 +333,24 @@ class Grpc:
         if hello.worker in self._roster.banned:
             raise _Stranger(grpc.StatusCode.PERMISSION_DENIED, "this host is in quarantine")
         before = self._streams.get(hello.worker)
+        if before is not None and before.instance != hello.instance:
+            reason = f"another host is called {hello.worker} too"
+            raise _Stranger(grpc.StatusCode.FAILED_PRECONDITION, reason)
         if before is not None:
             self._gone(before, "came back", blamed=False)
-        host, _ = self._roster.join(hello.worker, hello.slots)
-        stream = self._streams[host.name] = _Stream(host)
+        host = self._roster.join(hello.worker, hello.slots)
+        stream = self._streams[host.name] = _Stream(host, hello.instance)
         assert self._problem is not None
         problem, lease = self._problem, self._roster.lease
         stream.tell(Welcome(self._run, problem, problem.spec_hash, lease))
         return stream
 
-    async def _write(self, stream: _Stream, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+    async def _write(self, stream: _Stream, context: Context) -> None:
         while (message := await stream.outbox.get()) is not None:
             for told in wire.of_master(message):
                 await context.write(told)
 
-    async def _listen(self, stream: _Stream, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+    async def _listen(self, stream: _Stream, context: Context) -> None:
         while (told := await context.read()) is not grpc.aio.EOF:
             stream.host.heard = time.monotonic()
             self._hear(stream, self._read(told))
@@ -360,7 +370,7 @@ class Grpc:
             stream.tell(Blob(message.digest, data))
         elif isinstance(message, Leaving):
             host.leaving = True
-            self._hungry.pop(stream, None)
+            self._work_left.remove(host)
         elif not isinstance(message, Beat):
             raise _Stranger(grpc.StatusCode.INVALID_ARGUMENT, "hello was said already")
 
@@ -375,55 +385,33 @@ class Grpc:
         self._offer(stream)
 
     def _offer(self, stream: _Stream) -> None:
-        """Put a host that has room at the end of the queue for work."""
-        if self._room(stream):
-            self._hungry.setdefault(stream)
+        """Let a host have more, if it has room."""
+        if self._streams.get(stream.host.name) is stream:
+            self._work_left.offer(stream.host)
             self._feed()
 
-    def _room(self, stream: _Stream) -> bool:
-        host = stream.host
-        present = self._streams.get(host.name) is stream
-        free = len(host.batches) < IN_FLIGHT * host.slots
-        return present and host.ready and not host.leaving and free
-
     def _feed(self) -> None:
-        """Give waiting batches to hosts that have room, in turn."""
+        """Take over what the run's thread has put into the inbox, and hand out what waits."""
         self._fed = False
-        self._collect()
-        while self._waiting and self._hungry:
-            stream = self._fitting(self._waiting[0].avoid)
-            if stream is None:
-                return
-            del self._hungry[stream]
-            batch = self._waiting.popleft()
-            stream.host.give(batch.keys)
-            stream.tell(Work(batch))
-            if self._room(stream):
-                self._hungry[stream] = None
-
-    def _collect(self) -> None:
-        """Take batches over from the run's thread."""
         with contextlib.suppress(Empty):
             while True:
-                self._waiting.append(self._inbox.get_nowait())
-
-    def _fitting(self, avoid: str) -> _Stream | None:
-        """The first host with room; another than that to be avoided, if there is another."""
-        avoided = host_of(avoid)
-        for stream in self._hungry:
-            if stream.host.name != avoided or len(self._streams) == 1:
-                return stream
-        return None
+                work = self._inbox.get_nowait()
+                if isinstance(work, Batch):
+                    self._work_left.waiting.append(work)
+                else:
+                    self._cancel(work)
+        others = sum(host.ready and not host.leaving for host in self._roster.hosts.values()) > 1
+        while (found := self._work_left.next(others)) is not None:
+            host, batch = found
+            self._streams[host.name].tell(Work(batch))
 
     def _cancel(self, keys: set[Key]) -> None:
-        self._collect()
-        waiting = (batch.without(keys) for batch in self._waiting)
-        self._waiting = deque(batch for batch in waiting if batch.children)
-        for stream in list(self._streams.values()):
+        self._work_left.cancel(keys)
+        for stream in self._streams.values():
             held = tuple(key for key in keys if stream.host.take(key))
             if held:
                 stream.tell(Cancel(held))
-                self._offer(stream)
+                self._work_left.offer(stream.host)
 
     def _ban(self, name: str) -> None:
         self._roster.banned.add(name)
@@ -438,20 +426,22 @@ class Grpc:
         if self._streams.get(name) is not stream:
             return
         del self._streams[name]
-        self._hungry.pop(stream, None)
+        self._work_left.remove(stream.host)
         blamed = blamed and not stream.host.leaving
         lost = self._roster.leave(name, reason, blamed=blamed)
         if lost:
             self._events.put(lost)
         stream.close()
 
-    async def _status(self, _: object, context: grpc.aio.ServicerContext[Any, Any]) -> Any:  # noqa: ANN401 - protobuf
+    async def _status(self, _: object, context: Context) -> Any:  # noqa: ANN401 - protobuf
         """How things are, for onlookers."""
         try:
             self._admit(context)
         except _Stranger as error:
             await context.abort(error.code, str(error))
-        reply = schema.StatusReply(run=self._run, waiting=len(self._waiting), **self._counted)
+        reply = schema.StatusReply(
+            run=self._run, waiting=len(self._work_left.waiting), **self._counted
+        )
         reply.best = math.nan
         if self._best is not None:
             reply.best, request = self._best

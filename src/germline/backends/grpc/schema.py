@@ -26,7 +26,5 @@ def message(name: str) -> Any:  # noqa: ANN401 - a class made at run time
 
 FromWorker = message("FromWorker")
 FromMaster = message("FromMaster")
-Batch = message("Batch")
-Results = message("Results")
 StatusRequest = message("StatusRequest")
 StatusReply = message("StatusReply")

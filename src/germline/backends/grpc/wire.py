@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import msgspec
+from google.protobuf.message import DecodeError
 
 from germline.backends.grpc import schema
 from germline.backends.line import (
@@ -55,6 +56,7 @@ def of_worker(message: FromWorker) -> Any:  # noqa: ANN401 - protobuf
         told.hello.worker = message.worker
         told.hello.slots = message.slots
         told.hello.version = message.version
+        told.hello.instance = message.instance
     elif isinstance(message, Ready):
         told.ready.SetInParent()
         told.ready.proof.update(message.proof)
@@ -67,6 +69,14 @@ def of_worker(message: FromWorker) -> Any:  # noqa: ANN401 - protobuf
     return told
 
 
+def parsed(data: bytes) -> Any:  # noqa: ANN401 - protobuf
+    """What a host says; bytes that are no message say nothing."""
+    try:
+        return schema.FromWorker.FromString(data)
+    except DecodeError:
+        return schema.FromWorker()
+
+
 def read_worker(told: Any, run: str) -> FromWorker:  # noqa: ANN401 - protobuf
     """Read what a host says; only its form is checked."""
     kind = told.WhichOneof("kind")
@@ -74,7 +84,7 @@ def read_worker(told: Any, run: str) -> FromWorker:  # noqa: ANN401 - protobuf
         return Results(tuple(_events(told.results, run)))
     if kind == "hello":
         hello = told.hello
-        return Hello(hello.worker, hello.slots, hello.protocol, hello.version)
+        return Hello(hello.worker, hello.slots, hello.protocol, hello.version, hello.instance)
     if kind == "ready":
         return Ready(dict(told.ready.proof))
     if kind == "want":
@@ -164,7 +174,8 @@ def _write_results(told: Any, events: Iterable[Event]) -> None:  # noqa: ANN401 
                 found.sums.squares.extend(sums.squares)
             _write_key(found.key, event.key)
         elif isinstance(event, Failure):
-            _write_key(told.failures.add(reason=event.reason).key, event.key)
+            failed = told.failures.add(reason=event.reason, process=event.worker)
+            _write_key(failed.key, event.key)
         else:
             lost = told.lost.add(reason=event.reason, blamed=event.blamed)
             for key in event.keys:
@@ -189,7 +200,8 @@ def _events(told: Any, run: str) -> Iterable[Event]:  # noqa: ANN401 - protobuf
             found.process,
         )
     for found in told.failures:
-        yield Failure(_key(found.key, run), found.reason[:LONGEST_REASON])
+        reason = found.reason[:LONGEST_REASON]
+        yield Failure(_key(found.key, run), reason, worker=found.process)
     for found in told.lost:
         keys = tuple(_key(key, run) for key in found.keys)
         yield Lost(keys, found.reason[:LONGEST_REASON], found.blamed)
@@ -267,14 +279,14 @@ def _root(told: Any) -> Root:  # noqa: ANN401 - protobuf
         return Snapshot(told.snapshot)
     if kind == "foreign":
         foreign = told.foreign
-        values = {
-            "kind": "foreign",
-            "format": foreign.format,
-            "payload": msgspec.json.decode(foreign.payload),
-            "sha256": foreign.sha256,
-        }
         try:
+            values = {
+                "kind": "foreign",
+                "format": foreign.format,
+                "payload": msgspec.json.decode(foreign.payload),
+                "sha256": foreign.sha256,
+            }
             return msgspec.convert(values, Root)
-        except msgspec.ValidationError as error:
+        except msgspec.DecodeError as error:
             raise InputError(f"batch: root: {error}") from None
     raise InputError("batch: a base has no root")
