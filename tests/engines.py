@@ -84,6 +84,7 @@ class Engine:
 
     def __init__(self):
         self.hosts = []
+        self.masters = []
 
     def backend(self):
         """A master in this process."""
@@ -119,6 +120,9 @@ class Engine:
     def __exit__(self, *_):
         for host in self.hosts:
             host.kill()
+        for master in self.masters:
+            master.kill()
+            master.wait()
 
 
 class OfSerial(Engine):
@@ -381,13 +385,15 @@ class Running:
 
 def master(folder, engine):
     """`germline resume` as a program of its own."""
-    return subprocess.Popen(
+    made = subprocess.Popen(
         [
             *(sys.executable, "-m", "germline", "resume", str(folder), "--trust", "--quiet"),
             *("--backend", *engine.option()),
         ],
         env={**os.environ, "PYTHONPATH": str(TESTS)},
     )
+    engine.masters.append(made)
+    return made
 
 
 KILL, STOP, CONTINUE = signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT

@@ -224,6 +224,7 @@ def pack(requests: Sequence[Request], avoid: str = "") -> Batch:
     return Batch(tuple(bases), tuple(children), avoid)
 
 
+KNOWN = 64  # parents that a worker remembers
 _written: dict[str, Base] = {}
 
 
@@ -249,18 +250,18 @@ def decode_batch(data: bytes) -> Batch:
 def unpack(batch: Batch, policy: PolicyRef, known: dict[str, Genome]) -> list[Request]:
     """The requests of a batch, for individuals of one policy.
 
-    `known` are bases met in earlier batches, by digest; it is replaced by those of this one, so
-    that parents which live on are not read anew.
+    `known` are bases met in earlier batches, by digest, so that parents which live on are not read
+    anew; those of this one are added, and the oldest let go.
     """
-    bases = {}
+    places = []
     for base in batch.bases:
-        genome = known.get(base.digest) or base.lineage.genome(policy)
+        genome = known.pop(base.digest, None) or base.lineage.genome(policy)
         if genome.digest != base.digest:
             raise InputError(f"batch: {base.digest[:16]} is not what its genes give; refused")
-        bases[base.digest] = genome
-    known.clear()
-    known.update(bases)
-    places = [bases[base.digest] for base in batch.bases]
+        known[base.digest] = genome
+        places.append(genome)
+    while len(known) > max(KNOWN, len(places)):
+        del known[next(iter(known))]
     if not all(0 <= child.base < len(places) for child in batch.children):
         raise InputError(f"batch: an individual's base is not one of its {len(places)}")
     return [

@@ -441,6 +441,7 @@ def tampered(rng, message):
     return bytes(data)
 
 
+@pytest.mark.slow
 def test_ten_thousand_strange_inputs_change_nothing():
     """Noise, tampered or oversized messages, other versions, no token, raw bytes: all refused."""
     rng = random.Random(7)

@@ -106,6 +106,7 @@ def committed(folder):
         return store.count()[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("behind", [False, True], ids=["hosts", "their processes"])
 def test_workers_are_killed(engine, behind, tmp_path, wanted):
     folder = tmp_path / "run"
@@ -134,6 +135,7 @@ def digest_of(folder):
         return store.digest()
 
 
+@pytest.mark.slow
 def test_the_master_is_killed(engine, tmp_path, wanted):
     folder = tmp_path / "run"
     loop.create(folder, small())
@@ -152,6 +154,7 @@ def test_the_master_is_killed(engine, tmp_path, wanted):
     assert digest_of(folder) == wanted
 
 
+@pytest.mark.slow
 def test_a_worker_freezes(engine, tmp_path, wanted):
     folder = tmp_path / "run"
     if engine.local:
@@ -177,6 +180,7 @@ def test_a_worker_freezes(engine, tmp_path, wanted):
             engines.send(frozen, CONTINUE)
 
 
+@pytest.mark.slow
 def test_the_connection_is_lost_and_back(engine, tmp_path, wanted):
     two_hosts(engine)
     with Running(tmp_path / "run", small(), engine.backend()) as running:
@@ -187,6 +191,7 @@ def test_the_connection_is_lost_and_back(engine, tmp_path, wanted):
         assert running.digest() == wanted
 
 
+@pytest.mark.slow
 def test_hosts_join_late_and_leave_in_order(engine, tmp_path, wanted_of_long):
     folder = tmp_path / "run"
     if engine.local:
@@ -291,6 +296,7 @@ TROUBLES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trouble", TROUBLES)
 def test_what_nobody_asked_for_changes_nothing(engine, trouble, tmp_path, wanted):
     two_hosts(engine)

@@ -206,10 +206,12 @@ class Grpc:
         self._counted["generation"] = event.key.generation
         if isinstance(event, Failure):
             self._counted["failures"] += 1
-        elif request is not None and fault(event, request) is None:
+        elif request is not None and event.returns:
             self._counted["evaluations"] += 1
-            if self._best is None or event.fitness > self._best[0]:
-                self._best = event.fitness, request
+            fitness = event.fitness
+            better = self._best is None or fitness > self._best[0]
+            if better and fault(event, request) is None:
+                self._best = fitness, request
 
     def _pass_on(self, work: Batch | set[Key]) -> None:
         """Put something into the inbox: in order, so that what is asked for again stays."""
