@@ -38,7 +38,7 @@ from germline.backends.line import (
 from germline.blobs import sha256
 from germline.errors import InputError
 from germline.genome import Birth, Genome
-from germline.messages import Evaluation, Key, Lost, Problem, Request
+from germline.messages import Evaluation, Key, Lost, Request
 
 BROKERS = {"redis": servers.redis, "rabbitmq": servers.rabbitmq}
 LEASE = 3.0
@@ -479,4 +479,3 @@ def test_options_of_a_broker_are_those_of_tls():
 def test_runs_of_any_name_have_a_place():
     assert Names("run-1").work == "germline.run-1"
     assert Names("a run / *").work != Names("a run / ?").work
-    assert isinstance(problem(), Problem)

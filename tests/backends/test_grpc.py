@@ -445,7 +445,8 @@ def tampered(rng, message):
 def test_ten_thousand_strange_inputs_change_nothing():
     """Noise, tampered or oversized messages, other versions, no token, raw bytes: all refused."""
     rng = random.Random(7)
-    with serving(token="secret") as (master, run), joined(master, token="secret") as host:
+    patient = {"token": "secret", "lease": 1000.0}
+    with serving(**patient) as (master, run), joined(master, token="secret") as host:
         requests = requests_of(run)
         master.submit(requests[:1])
         heard(host, Work)

@@ -39,12 +39,6 @@ class Ready(msgspec.Struct, frozen=True, array_like=True, tag="ready"):
     proof: dict[str, str]
 
 
-class Taken(msgspec.Struct, frozen=True, array_like=True, tag="taken"):
-    """Work was found in a queue; where the master hands it out itself, there is no need to say."""
-
-    keys: tuple[Key, ...]
-
-
 class Results(msgspec.Struct, frozen=True, array_like=True, tag="results"):
     """Evaluations, failures, and what was lost or is handed back."""
 
@@ -67,7 +61,7 @@ class Leaving(msgspec.Struct, frozen=True, array_like=True, tag="leaving"):
     """A host finishes what it is at, and goes."""
 
 
-FromWorker = Hello | Ready | Taken | Results | Want | Beat | Leaving
+FromWorker = Hello | Ready | Results | Want | Beat | Leaving
 
 
 class Welcome(msgspec.Struct, frozen=True, array_like=True, tag="welcome"):

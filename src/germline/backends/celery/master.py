@@ -143,6 +143,8 @@ class Celery:
 
     def ban(self, host: str) -> None:
         """Send a host away for good."""
+        if host == self.local.name:
+            self.local.close()
         with self._lock:
             self._roster.banned.add(host)
             self._gone(host, "is in quarantine", blamed=False)

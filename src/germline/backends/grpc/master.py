@@ -299,6 +299,8 @@ class Grpc:
             for error in ended:
                 if isinstance(error, _Stranger):
                     raise error
+        except grpc.aio.InternalError:
+            return  # it hung up while it was spoken to
         except _Stranger as error:
             self.refused += 1
             await context.abort(error.code, str(error))

@@ -1,0 +1,73 @@
+"""Who gets the next batch of a gRPC master."""
+
+from evolution import POLICY
+from germline.backends.grpc.handout import HandOut
+from germline.backends.roster import Host
+from germline.genome import Birth, Genome
+from germline.messages import Key, Request, pack
+
+
+def batch(number, avoid=""):
+    key = Key("run", 0, 0, number)
+    return pack([Request(key, Genome(POLICY, Birth(number)), (1,))], avoid)
+
+
+def host(name, slots=1, **state):
+    return Host(name, slots, 0.0, **{"ready": True, **state})
+
+
+def handed(made, *, others=True):
+    found = []
+    while (pair := made.next(others)) is not None:
+        found.append((pair[0].name, pair[1].keys[0].number))
+    return found
+
+
+def with_waiting(*batches):
+    made = HandOut()
+    made.waiting.extend(batches)
+    return made
+
+
+def test_hosts_are_served_in_turn_up_to_two_batches_a_slot():
+    made = with_waiting(*map(batch, range(9)))
+    for each in (host("a"), host("b", slots=2)):
+        made.offer(each)
+    assert handed(made) == [("a", 0), ("b", 1), ("a", 2), ("b", 3), ("b", 4), ("b", 5)]
+    assert len(made.waiting) == 3
+
+
+def test_only_those_who_are_ready_and_stay_get_something():
+    made = with_waiting(batch(0))
+    made.offer(host("a", ready=False))
+    made.offer(host("b", leaving=True))
+    assert handed(made) == []
+
+
+def test_a_batch_that_waits_for_another_host_does_not_hold_up_the_rest():
+    made = with_waiting(batch(0, avoid="a/process-0"), batch(1), batch(2))
+    made.offer(host("a"))
+    assert handed(made) == [("a", 1), ("a", 2)]
+    made.offer(host("b"))
+    assert handed(made) == [("b", 0)]
+
+
+def test_where_there_is_no_other_nobody_is_avoided():
+    made = with_waiting(batch(0, avoid="a/process-0"))
+    made.offer(host("a"))
+    assert handed(made, others=False) == [("a", 0)]
+
+
+def test_what_is_cancelled_is_forgotten_and_can_be_asked_for_again():
+    made = with_waiting(batch(0), batch(1))
+    made.cancel({Key("run", 0, 0, 0)})
+    made.waiting.append(batch(0))
+    made.offer(host("a"))
+    assert handed(made) == [("a", 1), ("a", 0)]
+
+
+def test_a_host_that_is_gone_gets_nothing():
+    made, gone = with_waiting(batch(0)), host("a")
+    made.offer(gone)
+    made.remove(gone)
+    assert handed(made) == []
