@@ -41,6 +41,7 @@ BATCH = 64
 SECONDS = 5.0
 REPLY = b"r" * 100
 EPISODE = 10.0
+COUNTS = (100, 1_000, 10_000)
 CLAIMED = 1e-3  # seconds that an evaluation is said to take, for batches of a usual size
 POLICY = policies.reference("mlp", policies.make("mlp", {"inputs": 2, "outputs": 2}))
 PROBLEM = Problem(TaskRef("gym", {"id": "CartPole-v1"}), POLICY)
@@ -333,11 +334,17 @@ def queued(url: str) -> Iterator[Backend]:
 
 
 async def _pretend(
-    channel: grpc.aio.Channel, name: str, episode: float, waits: list[float], over: float
+    channel: grpc.aio.Channel,
+    name: str,
+    after: float,
+    episode: float,
+    waits: list[float],
+    over: float,
 ) -> None:
     """One host of one process whose episodes take so long; notes how long it had to wait."""
     from germline.backends.grpc import schema
 
+    await asyncio.sleep(after)
     await channel.channel_ready()
     call = channel.stream_stream(
         f"/{schema.SERVICE}/Work",
@@ -397,7 +404,7 @@ def be_pretenders(port: int, count: int, episode: float, seconds: float, salt: s
             for _ in range(-(-count // 100))
         ]
         hosts_ = [
-            _pretend(channels[n % len(channels)], f"h{salt}-{n}", episode, waits, over)
+            _pretend(channels[n % len(channels)], f"h{salt}-{n}", n / 400, episode, waits, over)
             for n in range(count)
         ]
         await asyncio.wait([asyncio.create_task(host) for host in hosts_], timeout=seconds + 2)
@@ -468,7 +475,7 @@ def workers() -> None:
     from germline.backends.grpc import Grpc
 
     print("\nhosts with episodes of 10 s; goal: none waits more than 5 % of that, 0.5 s")
-    for count in (100, 1_000, 10_000):
+    for count in COUNTS:
         port, joining = servers.free_port(), 5 + count / 400
         with Grpc(Address("grpc", "127.0.0.1", port)) as backend:
             backend.open(PROBLEM, "run")
