@@ -61,6 +61,8 @@ def test_it_goes_when_there_is_nothing_to_do():
         (["ftp://there"], "ftp"),
         (["grpc://127.0.0.1:1", "--name", "a b"], "--name: 'a b' is not up to 100 letters"),
         (["grpc://there", "--authority", "/no/such/file"], "/no/such/file: No such file"),
+        (["grpc://there", "--authority", __file__ + "/../test_worker.py"], "Not a directory"),
+        (["grpc://there", "--authority", "/dev/null"], "/dev/null"),
         (["grpc://there", "--token-file", "/no/such/file"], "/no/such/file"),
         (["redis://127.0.0.1", "--insecure"], "--authority and --insecure are for grpc"),
     ],

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from germline import address as addresses
+from germline import disk
 from germline.cli import options
 from germline.cli.options import AsJson, Trust
 from germline.cli.output import say, say_json
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
     from germline.address import Address
     from germline.backends.line import Line
+
+MAX_PEM = 2**16  # bytes of a certificate
 
 Url = Annotated[
     str | None,
@@ -188,12 +191,16 @@ def _secure(where: "Address", insecure: bool, authority: Path | None) -> bool:
 
 
 def _read(path: Path | None) -> bytes | None:
+    """The certificate of who signs the master's, if one is given."""
     if path is None:
         return None
     try:
-        return path.read_bytes()
+        data = path.read_bytes() if disk.regular_size(path) <= MAX_PEM else b""
     except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from None
+        raise InputError(f"--authority: {path}: {error.strerror or error}") from None
+    if b"CERTIFICATE-----" not in data:
+        raise InputError(f"--authority: {path}: is not a certificate in PEM")
+    return data
 
 
 def _needs(module: str, extra: str) -> None:
