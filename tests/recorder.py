@@ -9,7 +9,7 @@ class Recorder:
 
     def __init__(self, monkeypatch):
         self.made = []
-        monkeypatch.setattr(engines, "_module", lambda scheme: self)
+        monkeypatch.setattr(engines, "module_of", lambda scheme: self)
 
     def __getattr__(self, kind):
         def make(place, **settings):

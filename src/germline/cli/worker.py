@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from germline import address as addresses
-from germline import disk
 from germline.cli import options
 from germline.cli.options import AsJson, Trust
 from germline.cli.output import say, say_json
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from germline.address import Address
     from germline.backends.line import Line
 
-MAX_PEM = 2**16  # bytes of a certificate
+AUTHORITY = "--authority", "certificate"
 
 Url = Annotated[
     str | None,
@@ -114,11 +113,11 @@ def status(
     if where.scheme != "grpc":
         raise InputError(f"{where.scheme} has no master to ask; look with germline show RUN")
     token = addresses.token(token_file)
-    _needs("grpc", "grpc")
-    from germline.backends import grpc
+    from germline.run import engines
 
+    grpc, signed = engines.module_of("grpc"), engines.read_pem(*AUTHORITY, authority)
     secure = _secure(where, insecure, authority)
-    reply = grpc.status(where, token=token, secure=secure, authority=_read(authority))
+    reply = grpc.status(where, token=token, secure=secure, authority=signed)
     if json:
         say_json(_plain(reply))
         return
@@ -169,18 +168,16 @@ def _connector(
     insecure: bool,
 ) -> "Callable[[], Line]":
     """What makes a line to the master, for as often as it is needed."""
-    if where.scheme == "grpc":
-        _needs("grpc", "grpc")
-        from germline.backends.grpc import GrpcLine
+    from germline.run import engines
 
-        secure, signed = _secure(where, insecure, authority), _read(authority)
-        return lambda: GrpcLine(where, token=token, secure=secure, authority=signed)
+    module = engines.module_of(where.scheme)
+    if where.scheme == "grpc":
+        secure = _secure(where, insecure, authority)
+        signed = engines.read_pem(*AUTHORITY, authority)
+        return lambda: module.GrpcLine(where, token=token, secure=secure, authority=signed)
     if authority is not None or insecure:
         raise InputError("--authority and --insecure are for grpc; a broker's TLS is in its URL")
-    _needs("celery", "celery")
-    from germline.backends.celery import CeleryLine
-
-    return lambda: CeleryLine(where, name, processes, token=token)
+    return lambda: module.CeleryLine(where, name, processes, token=token)
 
 
 def _secure(where: "Address", insecure: bool, authority: Path | None) -> bool:
@@ -188,26 +185,6 @@ def _secure(where: "Address", insecure: bool, authority: Path | None) -> bool:
     if insecure and authority is not None:
         raise InputError("--insecure: without TLS there is no --authority to ask")
     return authority is not None or not (where.loopback or insecure)
-
-
-def _read(path: Path | None) -> bytes | None:
-    """The certificate of who signs the master's, if one is given."""
-    if path is None:
-        return None
-    try:
-        data = path.read_bytes() if disk.regular_size(path) <= MAX_PEM else b""
-    except OSError as error:
-        raise InputError(f"--authority: {path}: {error.strerror or error}") from None
-    if b"CERTIFICATE-----" not in data:
-        raise InputError(f"--authority: {path}: is not a certificate in PEM")
-    return data
-
-
-def _needs(module: str, extra: str) -> None:
-    import importlib.util
-
-    if importlib.util.find_spec(module) is None:
-        raise InputError(f"{module} is not installed; add it with: pip install 'germline[{extra}]'")
 
 
 def _host() -> str:

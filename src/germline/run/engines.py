@@ -36,7 +36,7 @@ def check(engine: Engine) -> None:
             "backend.name: others can reach this address, so give a token, with --token-file or "
             f"in {address.TOKEN}, or say backend.insecure = true"
         )
-    _module(place.scheme)
+    module_of(place.scheme)
 
 
 def backend_of(
@@ -49,7 +49,7 @@ def backend_of(
     if place is None:
         return Processes(engine.workers, trust=trust)
     check(engine)
-    module, token, workers = _module(place.scheme), _token(engine), engine.workers or 0
+    module, token, workers = module_of(place.scheme), _token(engine), engine.workers or 0
     made: Backend
     if place.scheme == "grpc":
         certificate, key = _pem(engine)
@@ -63,7 +63,7 @@ def backend_of(
     return made
 
 
-def _module(scheme: str) -> ModuleType:
+def module_of(scheme: str) -> ModuleType:
     """The engine's module; it needs an extra, so it is imported when it is used."""
     name = "grpc" if scheme == "grpc" else "celery"
     try:
@@ -74,7 +74,7 @@ def _module(scheme: str) -> ModuleType:
             raise
         extra = EXTRAS[missing]
         raise InputError(
-            f"backend.name: {missing} is not here, add it with: pip install 'germline[{extra}]'"
+            f"{scheme}: {missing} is not here, add it with: pip install 'germline[{extra}]'"
         ) from None
 
 
@@ -84,10 +84,14 @@ def _token(engine: Engine) -> str | None:
 
 def _pem(engine: Engine) -> tuple[bytes | None, bytes | None]:
     """Certificate and key of this master."""
-    return _read("certificate", engine.certificate), _read("key", engine.key)
+    return (
+        read_pem("backend.certificate", "certificate", engine.certificate),
+        read_pem("backend.key", "key", engine.key),
+    )
 
 
-def _read(field: str, name: str | None) -> bytes | None:
+def read_pem(source: str, kind: str, name: str | Path | None) -> bytes | None:
+    """A certificate or a key from a file, if one is given; `source` is what errors call it."""
     if name is None:
         return None
     path = Path(name)
@@ -95,9 +99,9 @@ def _read(field: str, name: str | None) -> bytes | None:
         large = disk.regular_size(path) > MAX_PEM
         data = b"" if large else path.read_bytes()
     except OSError as error:
-        raise InputError(f"backend.{field}: {path}: {error.strerror or error}") from None
+        raise InputError(f"{source}: {path}: {error.strerror or error}") from None
     if large:
-        raise InputError(f"backend.{field}: {path}: over {MAX_PEM // 1024} KiB, too large for one")
-    if b"-----BEGIN" not in data or WORDS[field] not in data:
-        raise InputError(f"backend.{field}: {path}: is not a {field} in PEM")
+        raise InputError(f"{source}: {path}: over {MAX_PEM // 1024} KiB, too large for one")
+    if b"-----BEGIN" not in data or WORDS[kind] not in data:
+        raise InputError(f"{source}: {path}: is not a {kind} in PEM")
     return data

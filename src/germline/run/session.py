@@ -199,14 +199,15 @@ class Session(ABC):
     def _step_aside(self, aside: Listener, report: Report, totals: Totals) -> None:
         """Let others do what is no part of the run, with the clock stopped."""
         self.flush()
-        before = time.monotonic()
+        self._paid()
+        before = self.paid
         aside(report, totals)
-        self.started += time.monotonic() - before
         self.paid = time.monotonic()
+        self.started += self.paid - before
 
     def _totals(self, report: Report) -> Totals:
-        seconds = time.monotonic() - self.started
         self._paid()
+        seconds = self.paid - self.started  # by one clock with the cost
         return Totals(
             self.totals.generations + 1,
             self.totals.frames + report.frames,

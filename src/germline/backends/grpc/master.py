@@ -7,7 +7,6 @@ batches into it and takes events out.
 import asyncio
 import contextlib
 import hmac
-import math
 import re
 import threading
 import time
@@ -20,9 +19,9 @@ import grpc.aio
 
 from germline import proof
 from germline.address import Address
-from germline.backends.answers import fault
 from germline.backends.grpc import schema, wire
 from germline.backends.grpc.handout import HandOut
+from germline.backends.grpc.standing import Standing
 from germline.backends.line import (
     LEASE,
     NAME,
@@ -46,8 +45,7 @@ from germline.backends.protocols import WorkerStatus
 from germline.backends.roster import Host, Roster
 from germline.blobs import BlobCache
 from germline.errors import InputError
-from germline.files import GenomeFile, to_json
-from germline.messages import Batch, Event, Failure, Key, Lost, Problem, Request, pack
+from germline.messages import Batch, Event, Key, Problem, Request, pack
 
 MESSAGE = 4 * 2**20  # the largest message that a host may send, in bytes
 MOST_SLOTS = 4096
@@ -124,9 +122,7 @@ class Grpc:
         self._events: SimpleQueue[list[Event]] = SimpleQueue()
         self._problem: Problem | None = None
         self._run = ""
-        self._out: dict[Key, Request] = {}
-        self._counted = {"evaluations": 0, "failures": 0, "generation": 0}
-        self._best: tuple[float, Request] | None = None
+        self._standing = Standing()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._server: grpc.aio.Server | None = None
@@ -149,7 +145,7 @@ class Grpc:
     def submit(self, batch: Sequence[Request], avoid: str = "") -> None:
         """Give a batch to a host that has room, or keep it until one has."""
         for request in batch:
-            self._out[request.key] = request
+            self._standing.ask(request)
         self._pass_on(pack(batch, avoid))
 
     def results(self, timeout: float) -> Iterator[Event]:
@@ -159,7 +155,7 @@ class Grpc:
             events = self._events.get(timeout=timeout)
             while True:
                 for event in events:
-                    self._note(event)
+                    self._standing.note(event)
                     yield event
                 events = self._events.get_nowait()
 
@@ -167,7 +163,7 @@ class Grpc:
         """Forget what waits, and tell hosts to forget the rest."""
         given_up = set(keys)
         for key in given_up:
-            self._out.pop(key, None)
+            self._standing.forget(key)
         self._pass_on(given_up)
 
     def ban(self, host: str) -> None:
@@ -197,21 +193,6 @@ class Grpc:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _note(self, event: Event) -> None:
-        """Keep count for onlookers."""
-        if isinstance(event, Lost):
-            return
-        request = self._out.pop(event.key, None)
-        self._counted["generation"] = event.key.generation
-        if isinstance(event, Failure):
-            self._counted["failures"] += 1
-        elif request is not None and event.returns:
-            self._counted["evaluations"] += 1
-            fitness = event.fitness
-            better = self._best is None or fitness > self._best[0]
-            if better and fault(event, request) is None:
-                self._best = fitness, request
 
     def _pass_on(self, work: Batch | set[Key]) -> None:
         """Put something into the inbox: in order, so that what is asked for again stays."""
@@ -443,13 +424,9 @@ class Grpc:
             self._admit(context)
         except _Stranger as error:
             await context.abort(error.code, str(error))
-        reply = schema.StatusReply(
-            run=self._run, waiting=len(self._work_left.waiting), **self._counted
-        )
-        reply.best = math.nan
-        if self._best is not None:
-            reply.best, request = self._best
-            reply.genome = self._written(request)
+        assert self._problem is not None
+        reply = self._standing.reply(self._run, self._problem)
+        reply.waiting = len(self._work_left.waiting)
         for host in list(self._roster.hosts.values()):
             silent = time.monotonic() - host.heard
             reply.workers.add(
@@ -460,15 +437,6 @@ class Grpc:
                 silent=silent,
             )
         return reply
-
-    def _written(self, request: Request) -> str:
-        """A genome as a file; statistics of observations are left to the run's own export."""
-        assert self._problem is not None
-        problem = self._problem
-        file = GenomeFile(
-            request.genome, problem.task, problem.arithmetic, siblings=problem.siblings
-        )
-        return to_json(file)
 
 
 def _bytes(text: str | bytes) -> bytes:

@@ -1,0 +1,55 @@
+"""How a session of a master stands, for onlookers."""
+
+import math
+from typing import Any
+
+from germline.backends.answers import fault
+from germline.backends.grpc import schema
+from germline.files import GenomeFile, to_json
+from germline.messages import Event, Failure, Key, Lost, Problem, Request
+
+
+class Standing:
+    """Counts what is answered, and keeps the best individual of the session."""
+
+    def __init__(self) -> None:
+        self._out: dict[Key, Request] = {}
+        self._counted = {"evaluations": 0, "failures": 0, "generation": 0}
+        self._best: tuple[float, Request] | None = None
+
+    def ask(self, request: Request) -> None:
+        """A request was given out."""
+        self._out[request.key] = request
+
+    def forget(self, key: Key) -> None:
+        """A request was given up."""
+        self._out.pop(key, None)
+
+    def note(self, event: Event) -> None:
+        """Something was answered."""
+        if isinstance(event, Lost):
+            return
+        request = self._out.pop(event.key, None)
+        self._counted["generation"] = event.key.generation
+        if isinstance(event, Failure):
+            self._counted["failures"] += 1
+        elif request is not None and event.returns:
+            self._counted["evaluations"] += 1
+            fitness = event.fitness
+            better = self._best is None or fitness > self._best[0]
+            if better and fault(event, request) is None:
+                self._best = fitness, request
+
+    def reply(self, run: str, problem: Problem) -> Any:  # noqa: ANN401 - protobuf
+        """What onlookers are told; who works is for others to add.
+
+        The best genome is as a file; statistics of observations are left to the run's own export.
+        """
+        reply = schema.StatusReply(run=run, best=math.nan, **self._counted)
+        if self._best is not None:
+            reply.best, request = self._best
+            file = GenomeFile(
+                request.genome, problem.task, problem.arithmetic, siblings=problem.siblings
+            )
+            reply.genome = to_json(file)
+        return reply
