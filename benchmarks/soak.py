@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))  # for engines a
 os.environ["PYTHONPATH"] = sys.path[0]
 
 import engines
-from engines import ENGINES, KILL, children
+from engines import ENGINES, KILL
 from germline.backends import Serial
 from germline.run import loop
 from germline.run import spec as specs
@@ -70,11 +70,9 @@ def soak(name: str, resolved: specs.Resolved, wanted: str) -> str:
                 due = time.monotonic() + rng.uniform(0.5, 1.5) * PERIOD
                 while time.monotonic() < due and master.poll() is None:
                     time.sleep(0.02)
-                victims = engine.workers(master.pid)
+                victims = engine.victims(master.pid)
                 if master.poll() is None and victims:
-                    victim = rng.choice(victims)
-                    behind = [] if engine.local else children(victim)
-                    engines.send(rng.choice([victim, *behind]), KILL)
+                    engines.send(rng.choice(victims), KILL)
                     kills += 1
                 engine.restart()
         with Store.open(path) as store:

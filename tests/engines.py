@@ -24,6 +24,7 @@ from germline.address import Address
 from germline.backends import Processes, Serial
 from germline.run import loop
 from germline.run.store import Store
+from nodes import RayCluster, children
 
 TESTS = Path(__file__).parent
 PATIENCE = 60  # seconds, on a machine that is busy with other tests
@@ -38,14 +39,6 @@ def until(condition, what="it happens", seconds=PATIENCE):
             pytest.fail(f"waited {seconds} s until {what}")
         time.sleep(0.01)
     return found
-
-
-def children(pid):
-    """The processes that a process has started."""
-    with contextlib.suppress(OSError):
-        tasks = Path(f"/proc/{pid}/task").iterdir()
-        return [int(c) for task in tasks for c in (task / "children").read_text().split()]
-    return []
 
 
 def send(pid, number):
@@ -101,8 +94,16 @@ class Engine:
         """The processes to kill or to freeze, so that a worker is gone."""
         return children(master)
 
+    def victims(self, master):
+        """All that may be killed."""
+        return self.workers(master)
+
     def restart(self):
         """Replace hosts that have died."""
+
+    def mine(self):
+        """The processes that stay as long as this does."""
+        return {host.pid for host in self.hosts}
 
     def interrupt(self):
         """Cut the connection."""
@@ -159,6 +160,10 @@ class Remote(Engine):
 
     def workers(self, master):
         return [host.pid for host in self.hosts if host.process.poll() is None]
+
+    def victims(self, master):
+        hosts = self.workers(master)
+        return [pid for host in hosts for pid in (host, *children(host))]
 
     def restart(self):
         for host in list(self.hosts):
@@ -265,6 +270,9 @@ class OfBroker(Remote):
         super().__exit__()
         self.stack.close()
 
+    def mine(self):
+        return {*super().mine(), self.server.process.pid}
+
     def backend(self):
         from germline.backends.celery import Celery
 
@@ -311,20 +319,77 @@ class OfRedis(OfBroker):
             return [key.decode() for key in client.scan_iter()]
 
 
+class OfRay(Engine):
+    """Ray, on a cluster of several nodes on this machine; a host is a node."""
+
+    local = False
+
+    def __enter__(self):
+        self.stack = contextlib.ExitStack()
+        self.cluster = self.stack.enter_context(RayCluster())
+        self.made = None
+        return super().__enter__()
+
+    def __exit__(self, *_):
+        self.hosts = []  # which end with the cluster
+        super().__exit__()
+        self.stack.close()
+
+    def backend(self):
+        from germline.backends.ray import Ray
+
+        self.made = Ray(trust=True, lease=LEASE)
+        return self.made
+
+    def option(self):
+        return ["ray"]
+
+    def host(self, *_, processes=1):
+        node = self.cluster.add(processes)
+        self.hosts.append(node)
+        return node
+
+    def workers(self, master):
+        return [pid for node in self.hosts for pid in node.actors()]
+
+    def victims(self, master):
+        actors = self.workers(master)
+        behind = [child for actor in actors for child in children(actor)]
+        return [*(node.pid for node in self.hosts), *actors, *behind]
+
+    def restart(self):
+        for node in [node for node in self.hosts if not node.alive()]:
+            self.hosts.remove(node)
+            node.terminate()
+            self.host()
+
+    def interrupt(self):
+        self.made._process.kill()  # Ray's own end of it
+
+    def mine(self):
+        return {self.cluster.program.pid}
+
+
 ENGINES = {
     "serial": OfSerial,
     "processes": OfProcesses,
     "grpc": OfGrpc,
     "celery on rabbitmq": OfRabbitMQ,
     "celery on redis": OfRedis,
+    "ray": OfRay,
+}
+
+
+MARKS = {
+    "celery on rabbitmq": pytest.mark.system,
+    "celery on redis": pytest.mark.system,
+    "ray": pytest.mark.slow,
 }
 
 
 def parameters():
-    """The engines as parameters of a test; those with servers are marked for what they need."""
-    return [
-        pytest.param(name, marks=pytest.mark.system if "celery" in name else ()) for name in ENGINES
-    ]
+    """The engines as parameters of a test, marked for what they need: a server, or patience."""
+    return [pytest.param(name, marks=MARKS.get(name, ())) for name in ENGINES]
 
 
 class Running:

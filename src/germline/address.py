@@ -14,7 +14,15 @@ from urllib.parse import quote, unquote, unquote_plus, urlsplit
 from germline.errors import InputError
 from germline.settings import nearest
 
-PORTS = {"grpc": 50051, "amqp": 5672, "amqps": 5671, "redis": 6379, "rediss": 6379}
+PORTS = {
+    "grpc": 50051,
+    "amqp": 5672,
+    "amqps": 5671,
+    "redis": 6379,
+    "rediss": 6379,
+    "ray": 10001,
+}
+PLAIN = ("grpc", "ray")  # that are nothing but a host and a port
 LONGEST = 2000  # characters of an address
 MAX_TOKEN = 4096  # bytes
 # Environment variables: a secret, the address that a host works for, and who ends with it.
@@ -99,11 +107,11 @@ def parse(text: str) -> Address:
     if "#" in text or "@" in parts.path + parts.query:
         # A password that is not escaped, which must not be taken for a host and a port.
         raise InputError(f"{what} writes /, ?, # and @ in a password as %2F %3F %23 %40")
-    if scheme == "grpc" and "@" in parts.netloc:
-        raise InputError("a grpc address has no user or password; who may work is said by a token")
-    if scheme == "grpc" and (parts.path.strip("/") or parts.query):
-        raise InputError("a grpc address ends with its port; nothing comes after it")
-    path = "" if scheme == "grpc" else parts.path
+    if scheme in PLAIN and "@" in parts.netloc:
+        raise InputError(f"{what} has no user or password; who may work is said by a token")
+    if scheme in PLAIN and (parts.path.strip("/") or parts.query):
+        raise InputError(f"{what} ends with its port; nothing comes after it")
+    path = "" if scheme in PLAIN else parts.path
     port = _port(parts.netloc, what) or PORTS[scheme]
     secrets = unquote(user), unquote(password)
     return Address(scheme, host, port, *secrets, path, parts.query)

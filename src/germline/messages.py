@@ -224,6 +224,22 @@ def pack(requests: Sequence[Request], avoid: str = "") -> Batch:
     return Batch(tuple(bases), tuple(children), avoid)
 
 
+def merged(batches: Sequence[Batch]) -> Batch:
+    """One batch of several, in order; bases that they share are written once."""
+    bases: dict[str, Base] = {}
+    places: dict[str, int] = {}
+    children: list[Child] = []
+    for batch in batches:
+        for base in batch.bases:
+            places.setdefault(base.digest, len(places))
+            bases.setdefault(base.digest, base)
+        children += [
+            msgspec.structs.replace(child, base=places[batch.bases[child.base].digest])
+            for child in batch.children
+        ]
+    return Batch(tuple(bases.values()), tuple(children), batches[0].avoid)
+
+
 KNOWN = 64  # parents that a worker remembers
 _written: dict[str, Base] = {}
 

@@ -1,7 +1,7 @@
-"""Who gets the next batch of a gRPC master."""
+"""Who gets the next batch."""
 
 from evolution import POLICY
-from germline.backends.grpc.handout import HandOut
+from germline.backends.handout import HandOut
 from germline.backends.roster import Host
 from germline.genome import Birth, Genome
 from germline.messages import Key, Request, pack

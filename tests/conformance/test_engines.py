@@ -361,9 +361,6 @@ def test_nothing_is_left_when_it_is_closed(engine, tmp_path):
         evaluators = children(host.pid)
         assert host.process.wait(engines.PATIENCE) == 0
         assert not [pid for pid in evaluators if children(pid)]
-    mine = {host.pid for host in engine.hosts}
-    if not engine.local and hasattr(engine, "server"):
-        mine.add(engine.server.process.pid)
-    left = set(children(os.getpid())) - before - mine
+    left = set(children(os.getpid())) - before - engine.mine()
     assert not left
     assert engine.leftovers() == []

@@ -28,7 +28,7 @@ from germline.messages import Batch, Event, Key, Lost, Problem, Request, decode_
 
 IN_FLIGHT = 2  # batches a worker holds: one in work, one waiting, so that it is never idle
 HOPELESS = 3  # deaths per worker, before it was ready, from which on none is replaced
-SECRETS = {TOKEN, URL, PARENT, "GERMLINE_BACKEND"}
+SECRETS = {TOKEN, URL, PARENT, "GERMLINE_BACKEND", "RAY_AUTH_TOKEN"}
 WORKER = "GERMLINE_WORKER"  # set in the environment of every worker
 PROGRAM = "import sys; from germline.backends.worker import main; main(*map(int, sys.argv[1:]))"
 

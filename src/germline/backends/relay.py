@@ -98,7 +98,7 @@ class Relay:
         self._ready = False
         self._waiting: list[Batch] = []  # for blobs
         self._wanted: set[str] = set()
-        self._instance = secrets.token_hex(8)
+        self.instance = secrets.token_hex(8)
         self._spoke = 0.0
 
     def run(self, stopped: Callable[[], bool] = lambda: False) -> str:
@@ -128,7 +128,7 @@ class Relay:
     def _serve(self, line: Line, stopped: Callable[[], bool]) -> None:
         """One connection, until it is lost, the run is over, or it is time to go."""
         version = germline.__version__
-        line.send(Hello(self.name, self.processes, PROTOCOL, version, self._instance))
+        line.send(Hello(self.name, self.processes, PROTOCOL, version, self.instance))
         self._spoke = told = time.monotonic()
         self._ready = False
         while not self._finished(stopped):

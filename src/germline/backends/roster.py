@@ -23,6 +23,7 @@ class Host:
     batches: dict[int, set[Key]] = field(default_factory=dict)
     places: dict[Key, int] = field(default_factory=dict)
     given: int = 0
+    appetite: int = 1  # batches that it takes as one
 
     def give(self, keys: Sequence[Key]) -> None:
         """Note a batch."""

@@ -170,6 +170,8 @@ def _connector(
     """What makes a line to the master, for as often as it is needed."""
     from germline.run import engines
 
+    if where.scheme == "ray":
+        raise InputError("a Ray cluster starts hosts by itself; add a node with: ray start")
     module = engines.module_of(where.scheme)
     if where.scheme == "grpc":
         secure = _secure(where, insecure, authority)

@@ -16,12 +16,15 @@ WORDS = {"certificate": b"CERTIFICATE-----", "key": b"PRIVATE KEY-----"}
 EXTRAS = dict.fromkeys(("amqp", "celery", "kombu", "redis"), "celery") | {
     "grpc": "grpc",
     "google": "grpc",
+    "ray": "ray",
 }
 
 
 def check(engine: Engine) -> None:
     """Refuse what `backend_of` would refuse, before anything is written."""
     place = engine.address
+    if engine.name == "ray":
+        module_of("ray")
     if place is None:
         return
     if place.incomplete:
@@ -46,11 +49,14 @@ def backend_of(
     if engine.name == "serial":
         return Serial(trust=trust)
     place = engine.address
+    made: Backend
+    if engine.name == "ray" or (place is not None and place.scheme == "ray"):
+        made = module_of("ray").Ray(place, workers=engine.workers or 0, trust=trust)
+        return made
     if place is None:
         return Processes(engine.workers, trust=trust)
     check(engine)
     module, token, workers = module_of(place.scheme), _token(engine), engine.workers or 0
-    made: Backend
     if place.scheme == "grpc":
         certificate, key = _pem(engine)
         made = module.Grpc(
@@ -65,7 +71,7 @@ def backend_of(
 
 def module_of(scheme: str) -> ModuleType:
     """The engine's module; it needs an extra, so it is imported when it is used."""
-    name = "grpc" if scheme == "grpc" else "celery"
+    name = scheme if scheme in ("grpc", "ray") else "celery"
     try:
         return import_module(f"germline.backends.{name}")
     except ModuleNotFoundError as error:

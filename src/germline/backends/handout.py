@@ -4,7 +4,7 @@ from collections import deque
 
 from germline.backends.protocols import host_of
 from germline.backends.roster import Host
-from germline.messages import Batch, Key
+from germline.messages import Batch, Key, merged
 
 IN_FLIGHT = 2  # batches per slot: one in work, one waiting
 
@@ -37,12 +37,20 @@ class HandOut:
                 if host.name != avoided:
                     del self.waiting[place]
                     del self._hungry[host]
+                    batch = self._larger(host, batch)
                     host.give(batch.keys)
                     self.offer(host)
                     return host, batch
             if not self._hungry:
                 return None
         return None
+
+    def _larger(self, host: Host, batch: Batch) -> Batch:
+        """A batch with those behind it, as many as the host takes as one."""
+        parts = [batch]
+        while len(parts) < host.appetite and self.waiting and not self.waiting[0].avoid:
+            parts.append(self.waiting.popleft())
+        return batch if len(parts) == 1 else merged(parts)
 
     def cancel(self, keys: set[Key]) -> None:
         """Forget requests that wait."""

@@ -1,0 +1,279 @@
+"""The master's end: a desk whose hosts are reached through the switchboard."""
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from multiprocessing.connection import Connection, wait
+
+import msgspec
+
+from germline import compiled
+from germline.address import Address
+from germline.backends.desk import Desk, Seat, Stranger
+from germline.backends.line import LEASE, Bell, Blob, FromMaster, Goodbye, Hello
+from germline.backends.protocols import WorkerStatus
+from germline.backends.ray import wire
+from germline.backends.ray.wire import Connected, Dial, Dismissed, Gone, Said, Told
+from germline.errors import InputError
+from germline.messages import Batch, Event, Key, Problem, Request, pack
+
+PROGRAM = (
+    "import sys; from germline.backends.ray.switchboard import main; main(*map(int, sys.argv[1:]))"
+)
+ACCELERATED = 8  # batches that a node with an accelerator takes as one
+PATIENCE = 120.0  # seconds in which a cluster must answer
+MOMENT = 0.2
+KNOCK = 5.0  # seconds
+GRACE = 15.0  # seconds to leave it
+BACKOFF = 0.5, 30.0  # seconds until a cluster that was lost is looked for again, first and at most
+
+
+class Ray:
+    """Works on a cluster: that at an address, that of RAY_ADDRESS, or one made on this machine.
+
+    It uses `workers` cores, all there are if that is 0. `trust` allows problems to import code. A
+    host that is not heard of for `lease` seconds loses its work.
+    """
+
+    def __init__(
+        self,
+        address: Address | None = None,
+        *,
+        workers: int = 0,
+        trust: bool = False,
+        lease: float = LEASE,
+    ) -> None:
+        place = "" if address is None else address.url
+        path = tuple(os.path.abspath(p) for p in sys.path) if trust else ()  # noqa: PTH100
+        self._dial = Dial(place, workers, trust, path, "")
+        self._desk = Desk(lease)
+        self._bell: Bell | None = None
+        self._calls: deque[Callable[[], None]] = deque()
+        self._seats: dict[str, Seat] = {}
+        self._instances: dict[str, str] = {}
+        self._refusal = ""
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pipe: Connection | None = None
+        self._thread: threading.Thread | None = None
+        self._proven = False  # whether any host has ever worked
+        self._over = threading.Event()
+
+    def open(self, problem: Problem, run: str = "") -> None:
+        """Join the cluster; hosts are started on its nodes from now on."""
+        self._desk.open(problem, run)
+        self._connect()
+        self._bell = Bell()
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def submit(self, batch: Sequence[Request], avoid: str = "") -> None:
+        """Give a batch to a host that has room, or keep it until one has."""
+        self._pass_on(pack(batch, avoid))
+
+    def results(self, timeout: float) -> Iterator[Event]:
+        """Give what hosts have sent, and what was lost with them."""
+        if self._refusal and not self._proven:
+            raise InputError(f"backend: {self._refusal}")
+        yield from self._desk.taken(timeout)
+
+    def cancel(self, keys: Iterable[Key]) -> None:
+        """Forget what waits, and tell hosts to forget the rest."""
+        self._pass_on(set(keys))
+
+    def ban(self, host: str) -> None:
+        """Send a host away for good."""
+        self._do(partial(self._ban, host))
+
+    def put(self, blob: bytes) -> str:
+        """Keep a blob for hosts that ask for it."""
+        return self._desk.blobs.put(blob)
+
+    def workers(self) -> list[WorkerStatus]:
+        """The hosts that have joined."""
+        return self._desk.roster.status()
+
+    def close(self) -> None:
+        """Leave the cluster; hosts end, and a cluster made here too."""
+        self._over.set()
+        if self._thread is not None and self._bell is not None:
+            self._bell.ring()
+            self._thread.join()
+            self._thread = None
+            self._bell.close()
+            self._bell = None
+        self._hang_up()
+
+    def __enter__(self) -> "Ray":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _pass_on(self, work: Batch | set[Key]) -> None:
+        if self._desk.put_in(work):
+            self._do(self._desk.feed)
+
+    def _do(self, what: Callable[[], None]) -> None:
+        self._calls.append(what)
+        if self._bell is not None:
+            self._bell.ring()
+
+    def _connect(self) -> None:
+        """Start the switchboard, and wait until it has found the cluster."""
+        place = self._dial.address or os.environ.get("RAY_ADDRESS", "")
+        _knock(place)
+        if not place:
+            folder = tempfile.mkdtemp(prefix="germline-ray-")  # short, as sockets lie in it
+            self._dial = msgspec.structs.replace(self._dial, folder=folder)
+        mine, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-c", PROGRAM, str(theirs.fileno()), str(os.getpid())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={**compiled.settings(), **os.environ},
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        self._pipe = Connection(mine.detach())
+        error = f"no answer within {PATIENCE:g} s"
+        try:
+            self._pipe.send_bytes(wire.encode(self._dial))
+            limit = time.monotonic() + PATIENCE
+            while not (found := self._pipe.poll(MOMENT)) and time.monotonic() < limit:
+                if self._over.is_set():
+                    break
+            if found:
+                answer = wire.from_switchboard.decode(self._pipe.recv_bytes())
+                assert isinstance(answer, Connected)
+                error = answer.error
+        except (EOFError, OSError):
+            error = "Ray ended without a word"
+        if error:
+            self._hang_up()
+            where = place or "a cluster made here"
+            raise InputError(f"backend: {where} cannot be worked with: {_first(error)}")
+
+    def _hang_up(self) -> None:
+        if self._pipe is not None and self._process is not None:
+            self._pipe.close()
+            try:
+                self._process.wait(GRACE)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            self._pipe = self._process = None
+        if self._dial.folder:
+            shutil.rmtree(self._dial.folder, ignore_errors=True)
+
+    # From here on, all is done by the thread that speaks with the switchboard.
+
+    def _serve(self) -> None:
+        pause, longest = BACKOFF
+        while not self._over.is_set():
+            if self._pipe is None:
+                self._over.wait(pause)
+                pause = min(2 * pause, longest)
+                try:
+                    self._connect()
+                except InputError:
+                    continue
+            try:
+                self._turn(self._pipe, self._bell)
+                pause = BACKOFF[0]
+            except (EOFError, OSError):
+                for seat in list(self._seats.values()):
+                    self._desk.gone(seat, "was on a cluster that is gone", blamed=False)
+                self._seats.clear()
+                self._hang_up()
+        self._desk.farewell()
+
+    def _turn(self, pipe: Connection | None, bell: Bell | None) -> None:
+        """Do what the run's thread wants, and hear what there is, waiting for either."""
+        assert pipe is not None
+        assert bell is not None
+        heard = wait([pipe, bell.wake], self._desk.roster.lease / 10)
+        bell.silence()
+        while self._calls:
+            self._calls.popleft()()
+        if pipe in heard:
+            message = wire.from_switchboard.decode(pipe.recv_bytes())
+            if isinstance(message, Said):
+                self._said(message)
+            elif isinstance(message, Gone):
+                self._refusal = message.refused or self._refusal
+                self._leave(message.host, message.refused or "is gone")
+            else:
+                self._refusal = f"Ray failed: {_first(message.error)}"
+        self._desk.look()
+
+    def _said(self, said: Said) -> None:
+        for data in said.messages:
+            message = wire.from_worker.decode(data)
+            seat = self._seats.get(said.host)
+            try:
+                if isinstance(message, Hello):
+                    self._leave(said.host, "was started again")
+                    tell = partial(self._tell, said.host, message.instance)
+                    self._instances[said.host] = message.instance
+                    appetite = ACCELERATED if said.accelerated else 1
+                    self._seats[said.host] = self._desk.join(message, tell, appetite)
+                elif seat is None:
+                    # It was given up, and may begin anew.
+                    self._tell(said.host, self._instances.get(said.host, ""), Goodbye())
+                    return
+                else:
+                    self._desk.hear(seat, message)
+                    self._proven = self._proven or seat.host.ready
+            except Stranger as error:
+                self._refusal = str(error)
+                self._leave(said.host, "is refused")
+                self._send(Dismissed(said.host))
+
+    def _leave(self, host: str, reason: str) -> None:
+        seat = self._seats.pop(host, None)
+        if seat is not None:
+            self._desk.gone(seat, reason)
+
+    def _ban(self, host: str) -> None:
+        self._desk.ban(host)
+        self._seats.pop(host, None)
+        self._send(Dismissed(host))
+
+    def _tell(self, host: str, instance: str, message: FromMaster | None) -> None:
+        if message is None:
+            self._seats.pop(host, None)
+            return
+        digest = message.digest if isinstance(message, Blob) and message.data else ""
+        self._send(Told(host, instance, wire.encode(message), digest))
+
+    def _send(self, message: wire.FromDesk) -> None:
+        if self._pipe is not None:
+            with contextlib.suppress(OSError):  # which is noticed when it is listened to
+                self._pipe.send_bytes(wire.encode(message))
+
+
+def _first(text: str) -> str:
+    return text.strip().partition("\n")[0]
+
+
+def _knock(place: str) -> None:
+    """Say at once that nobody is there; Ray itself would try for minutes."""
+    host, colon, port = place.removeprefix("ray://").rpartition(":")
+    if not colon or not port.isdecimal():
+        return  # none, or a word of Ray's such as auto
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), KNOCK).close()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InputError(f"backend: {place} cannot be reached: {reason}") from None

@@ -1,0 +1,215 @@
+"""The program between the master and a Ray cluster: actors on all nodes, and their words.
+
+It keeps an actor on every node that has cores, as nodes come and go. Each is always asked what it
+has to say; what the master says is passed on at once.
+"""
+
+import contextlib
+import os
+import re
+import secrets
+import threading
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+from germline.backends.ray import wire
+from germline.backends.ray.wire import Connected, Dial, Dismissed, Gone, Said, Told
+from germline.backends.worker import die_with
+
+MOMENT = 0.2
+LOOK = 1.0  # seconds between two looks at which nodes there are
+BLOBS = 4  # that are kept in the cluster's memory
+STORE = 512 * 2**20  # bytes of that memory, in a cluster made here
+# What Ray is told before it is imported: not to report who uses it, nor to change its ways.
+QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+# For a cluster made here: it listens to this machine only, and to those who know its token.
+PRIVATE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "token"}
+
+
+@dataclass
+class _Node:
+    """A node by the id of it, its actor, and what it is being asked."""
+
+    node: str
+    actor: Any
+    slots: int
+    accelerated: bool
+    asked: Any = None
+
+
+class Switchboard:
+    """`master` is the socket to whom all of this is for."""
+
+    def __init__(self, master: Connection, dial: Dial) -> None:
+        self._master = master
+        self._dial = dial
+        self._ray: Any = None
+        self._nodes: dict[str, _Node] = {}
+        self._dismissed: set[str] = set()
+        self._blobs: OrderedDict[str, Any] = OrderedDict()
+        self._looked = 0.0
+
+    def run(self) -> None:
+        """Carry words until the master hangs up."""
+        self._connect()
+        self._say(Connected())
+        from germline.backends.ray.actor import NodeHost
+
+        self._kind = self._ray.remote(
+            max_restarts=-1, max_task_retries=-1, concurrency_groups={"hear": 1, "tell": 1}
+        )(NodeHost)
+        threading.Thread(target=self._listen, daemon=True).start()
+        while True:
+            if time.monotonic() > self._looked + LOOK:
+                self._look()
+                self._looked = time.monotonic()
+            self._hear()
+
+    def _say(self, message: wire.FromSwitchboard) -> None:
+        self._master.send_bytes(wire.encode(message))
+
+    def _connect(self) -> None:
+        """Join the cluster, or make one that nobody else can reach."""
+        there = self._dial.address or os.environ.get("RAY_ADDRESS")
+        private = {} if there else {**PRIVATE, "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+        os.environ.update({**QUIET, **private})
+        import ray  # which looks at all of this
+
+        self._ray = ray
+        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+        if there:
+            ray.init(there, **quiet)
+        else:
+            ray.init(
+                "local",
+                num_cpus=self._dial.workers or None,
+                include_dashboard=False,
+                object_store_memory=STORE,
+                _temp_dir=self._dial.folder,
+                **quiet,
+            )
+        if self._dial.workers:
+            from ray.autoscaler.sdk import request_resources
+
+            with contextlib.suppress(Exception):  # a cluster may have no autoscaler
+                request_resources(num_cpus=self._dial.workers)
+
+    def _look(self) -> None:
+        """Give every node with cores an actor, up to as many cores as are wanted."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        here = {node.node for node in list(self._nodes.values())}
+        for found in self._ray.nodes():
+            name, slots = _name(found), int(found["Resources"].get("CPU", 0))
+            if self._dial.workers:
+                used = sum(node.slots for node in list(self._nodes.values()))
+                slots = min(slots, self._dial.workers - used)
+            if not found["Alive"] or found["NodeID"] in here or name in self._dismissed:
+                continue
+            if slots < 1:
+                continue
+            accelerators = found["Resources"].get("GPU", 0)
+            actor = self._kind.options(
+                num_cpus=slots,
+                num_gpus=accelerators,
+                scheduling_strategy=NodeAffinitySchedulingStrategy(found["NodeID"], soft=False),
+            ).remote(name, slots, self._dial.trust, self._dial.path)
+            node = _Node(found["NodeID"], actor, slots, bool(accelerators))
+            self._ask(node)
+            self._nodes[name] = node
+
+    def _ask(self, node: _Node) -> None:
+        node.asked = node.actor.hear.remote()
+
+    def _hear(self) -> None:
+        """Pass on what actors have said, waiting a moment for it."""
+        asked = {node.asked: name for name, node in list(self._nodes.items())}
+        if not asked:
+            time.sleep(MOMENT)
+            return
+        ready, _ = self._ray.wait(list(asked), num_returns=1, timeout=MOMENT)
+        if ready:
+            ready, _ = self._ray.wait(list(asked), num_returns=len(asked), timeout=0)
+        for answer in ready:
+            name = asked[answer]
+            node = self._nodes.get(name)
+            if node is None:
+                continue
+            try:
+                messages, refused = self._ray.get(answer)
+            except self._ray.exceptions.RayError:
+                self._drop(name)
+                self._say(Gone(name))
+                continue
+            if messages:
+                self._say(Said(name, node.accelerated, tuple(messages)))
+            if refused:
+                self._dismissed.add(name)
+                self._drop(name)
+                self._say(Gone(name, refused))
+            else:
+                self._ask(node)
+
+    def _drop(self, name: str) -> None:
+        node = self._nodes.pop(name, None)
+        if node is not None:
+            with contextlib.suppress(Exception):
+                self._ray.kill(node.actor)
+
+    def _listen(self) -> None:
+        """Pass on what the master says, until it hangs up."""
+        while True:
+            try:
+                message = wire.from_desk.decode(self._master.recv_bytes())
+            except (EOFError, OSError):
+                self._end()
+            if isinstance(message, Told):
+                node = self._nodes.get(message.host)
+                if node is not None:
+                    told = self._shared(message) if message.digest else message.message
+                    node.actor.tell.remote(message.instance, told)
+            elif isinstance(message, Dismissed):
+                self._dismissed.add(message.host)
+                self._drop(message.host)
+
+    def _shared(self, message: Told) -> Any:  # noqa: ANN401 - a reference
+        """A message in the cluster's memory, which nodes hand on to each other."""
+        if message.digest not in self._blobs:
+            self._blobs[message.digest] = self._ray.put(message.message)
+            while len(self._blobs) > BLOBS:
+                self._blobs.popitem(last=False)
+        return self._blobs[message.digest]
+
+    def _end(self) -> None:
+        """Leave the cluster: its actors end, and a cluster made here with them."""
+        if self._dial.workers:
+            from ray.autoscaler.sdk import request_resources
+
+            with contextlib.suppress(Exception):
+                request_resources(num_cpus=0)
+        with contextlib.suppress(Exception):
+            self._ray.shutdown()
+        os._exit(0)
+
+
+def _name(node: dict[str, Any]) -> str:
+    """What a node is called: after its machine, and the beginning of its id."""
+    machine = re.sub(r"[^A-Za-z0-9._-]", "-", node["NodeManagerHostname"])[:60]
+    return f"ray-{machine}-{node['NodeID'][:8]}"
+
+
+def main(descriptor: int, parent: int) -> None:
+    """The program: it is told whom to dial, and ends with its master."""
+    die_with(parent)
+    with Connection(descriptor) as master:
+        dial = wire.from_desk.decode(master.recv_bytes())
+        assert isinstance(dial, Dial)
+        try:
+            Switchboard(master, dial).run()
+        except OSError:
+            return  # the master is gone
+        except Exception as error:  # Ray has no common kind for what is wrong with a cluster
+            master.send_bytes(wire.encode(Connected(f"{type(error).__name__}: {error}")))

@@ -1,0 +1,67 @@
+"""What the master and its switchboard say to each other, as msgpack over a socket."""
+
+import msgspec
+
+from germline.backends.line import FromMaster, FromWorker
+
+
+class Dial(msgspec.Struct, frozen=True, array_like=True, tag="dial"):
+    """Which cluster: an address of Ray's, or its own environment says so, or one made here.
+
+    `workers` are the cores to use, all if it is 0; `path` is where modules are looked for. One made
+    here has its files in `folder`.
+    """
+
+    address: str
+    workers: int
+    trust: bool
+    path: tuple[str, ...]
+    folder: str
+
+
+class Told(msgspec.Struct, frozen=True, array_like=True, tag="told"):
+    """A message for an instance of a host; with a `digest`, others may be sent the same."""
+
+    host: str
+    instance: str
+    message: bytes
+    digest: str = ""
+
+
+class Dismissed(msgspec.Struct, frozen=True, array_like=True, tag="dismissed"):
+    """A host is not wanted again."""
+
+    host: str
+
+
+FromDesk = Dial | Told | Dismissed
+
+
+class Connected(msgspec.Struct, frozen=True, array_like=True, tag="connected"):
+    """The cluster is there; if not, or not any more, `error` says why."""
+
+    error: str = ""
+
+
+class Said(msgspec.Struct, frozen=True, array_like=True, tag="said"):
+    """Messages of a host, which has an accelerator or not."""
+
+    host: str
+    accelerated: bool
+    messages: tuple[bytes, ...]
+
+
+class Gone(msgspec.Struct, frozen=True, array_like=True, tag="gone"):
+    """A host is not there any more; `refused` is why it does not want to work."""
+
+    host: str
+    refused: str = ""
+
+
+FromSwitchboard = Connected | Said | Gone
+
+encode = msgspec.msgpack.Encoder().encode
+from_desk = msgspec.msgpack.Decoder(FromDesk)
+from_switchboard = msgspec.msgpack.Decoder(FromSwitchboard)
+from_master = msgspec.msgpack.Decoder(FromMaster)
+from_worker = msgspec.msgpack.Decoder(FromWorker)

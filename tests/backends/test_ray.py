@@ -1,0 +1,151 @@
+"""Ray: a cluster made here, nodes that come and go, and what only this engine has."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import engines
+import servers
+from conformance.test_backends import RUNS, requests_of, resolved
+from conformance.test_engines import LONG, serial_digest, small
+from engines import CONTINUE, KILL, STOP, OfRay, Running, children, until
+from germline.address import Address
+from germline.backends.ray import Ray
+from germline.errors import InputError
+from germline.messages import Key
+from nodes import RayCluster
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def wanted_of_long(tmp_path_factory):
+    return serial_digest(tmp_path_factory.mktemp("serial") / "run", small(LONG))
+
+
+def left_by_ray():
+    return set(Path(tempfile.gettempdir()).glob("germline-ray-*"))
+
+
+def test_a_cluster_made_here_is_quiet_and_leaves_nothing(tmp_path):
+    before = left_by_ray()
+    run = tmp_path / "run"
+    made = subprocess.run(
+        [
+            *(sys.executable, "-m", "germline", "train", "cartpole", "--out", run, "--plain"),
+            *("--backend", "ray", "--workers", "1"),
+            *("--set", "stop.generations=2", "--set", "algorithm.population=16"),
+        ],
+        capture_output=True,
+        text=True,
+        env={k: v for k, v in os.environ.items() if k != "RAY_ADDRESS"},
+        timeout=120,
+        check=False,
+    )
+    assert made.returncode == 0, made.stderr
+    assert made.stderr == ""
+    lines = made.stdout.splitlines()
+    assert len(lines) == 4
+    assert lines[0].startswith(f"{run}: cartpole")
+    assert [line.split()[:2] for line in lines[1:3]] == [["generation", "0"], ["generation", "1"]]
+    assert left_by_ray() == before
+
+
+def test_nodes_are_removed_and_added(tmp_path, wanted_of_long):
+    with OfRay() as engine:
+        engine.host()
+        engine.host()
+        with Running(tmp_path / "run", small(LONG), engine.backend()) as running:
+            for goal in (30, 120, 300):
+                running.reaches(goal)
+                engines.send(engine.hosts[0].pid, KILL)
+                until(lambda: not engine.hosts[0].alive(), "the node is dead")
+                engine.restart()
+            assert running.digest() == wanted_of_long
+
+
+def test_a_host_that_was_frozen_joins_again(tmp_path):
+    with OfRay() as engine:
+        engine.host()
+        backend = engine.backend()
+        with Running(tmp_path / "run", small(LONG), backend) as running:
+            running.reaches(20)
+            (frozen,) = engine.workers(None)
+            engines.send(frozen, STOP)
+            until(lambda: not backend.workers(), "it is given up")
+            engines.send(frozen, CONTINUE)
+            until(backend.workers, "it is back")
+            assert engine.workers(None) == [frozen]
+            running.digest()
+
+
+def test_a_node_with_an_accelerator_takes_larger_batches():
+    run = resolved({**RUNS["es on a function"], "task": {"name": "unhurried"}})
+    with RayCluster() as cluster, Ray(trust=True) as backend:
+        cluster.add(1)
+        cluster.add(1, num_gpus=1)
+        backend.open(run.problem, "run")
+        until(lambda: len(backend.workers()) == 2, "both are there")
+        asked = many_of(run, 64)
+        for request in asked:
+            backend.submit([request])
+        held = until(lambda: _held(backend), "all are given out")
+        assert sorted(held) == [2, 16]
+        seen = set()
+        until(lambda: seen.update(e.key for e in backend.results(0.1)) or len(seen) == 64, "done")
+
+
+def _held(backend):
+    held = [worker.holds for worker in backend.workers()]
+    return held if len(held) == 2 and all(held) else None
+
+
+def many_of(run, count):
+    first = requests_of(run)[0]
+    return [msgspec.structs.replace(first, key=Key("run", 0, 0, n)) for n in range(count)]
+
+
+def test_a_cluster_is_reached_from_outside(tmp_path):
+    run = resolved(RUNS["es on a function"])
+    port = servers.free_port()
+    with RayCluster(ray_client_server_port=port) as cluster:
+        cluster.add(1)
+        wanted = serial_digest(tmp_path / "serial", run)
+        backend = Ray(Address("ray", "127.0.0.1", port), trust=True)
+        with Running(tmp_path / "run", run, backend) as running:
+            assert running.digest() == wanted
+
+
+def test_only_so_many_cores_are_used():
+    run = resolved(RUNS["es on a function"])
+    with RayCluster() as cluster, Ray(workers=3, trust=True) as backend:
+        cluster.add(2)
+        cluster.add(2)
+        cluster.add(1)
+        backend.open(run.problem, "run")
+        until(lambda: sum(w.slots for w in backend.workers()) == 3, "three cores")
+
+
+def test_evaluating_processes_do_not_know_the_token():
+    run = resolved(RUNS["es on a function"])
+    with OfRay() as engine, engine.backend() as backend:
+        engine.host()
+        backend.open(run.problem, "run")
+        until(backend.workers, "it is there")
+        (actor,) = engine.workers(None)
+        token = os.environ["RAY_AUTH_TOKEN"].encode()
+        assert token in Path(f"/proc/{actor}/environ").read_bytes()
+        for child in children(actor):
+            assert token not in Path(f"/proc/{child}/environ").read_bytes()
+
+
+@pytest.mark.parametrize("address", [Address("ray", "127.0.0.1", 9), None])
+def test_a_cluster_that_is_not_there(address, monkeypatch):
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:9")
+    with Ray(address) as backend, pytest.raises(InputError, match=r"127.0.0.1:9 cannot be reach"):
+        backend.open(resolved(RUNS["es on a function"]).problem, "run")
