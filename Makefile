@@ -7,10 +7,10 @@ READY  := $(VENV)/.ready
 PARALLEL := --numprocesses auto --dist loadfile
 
 # The Debian packages that tests marked `system` need.
-DEBIAN_PACKAGES := rabbitmq-server redis-server tmux xauth xvfb
+DEBIAN_PACKAGES := debootstrap iproute2 munge openssl rabbitmq-server redis-server shellcheck slurm-client slurmctld slurmd tmux xauth xvfb
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all system lint format bench clean
+.PHONY: help demo test test-all system lint format deploy bench clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -45,6 +45,10 @@ lint: $(READY) ## style, format and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+deploy: $(READY) ## write the files in deploy/ anew
+	@for t in docker compose kubernetes kuberay slurm aws; do \
+	  $(BIN)/germline deploy $$t frostbite-laptop --out deploy/$$t --force || exit 1; done
 
 format: $(READY) ## let ruff rewrite what it can
 	$(BIN)/ruff check --fix .

@@ -14,6 +14,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import deque
@@ -281,6 +282,66 @@ def be_raw_celery(url: str) -> None:
     raw_app(url).worker_main(["worker", "-c", str(WORKERS), "-P", "prefork", "-l", "critical"])
 
 
+def raw_ray(batch: list[bytes]) -> float:
+    """Two actors of Ray, two batches under way for each, by a program without JAX."""
+    program = [sys.executable, str(HERE), "--raw-ray", str(len(batch)), str(len(batch[0]))]
+    with ray_cluster():
+        found = subprocess.run(program, stdout=subprocess.PIPE, text=True, check=True)
+    return float(found.stdout)
+
+
+def be_raw_ray(count: int, size: int) -> None:
+    """The driver of the bare engine."""
+    import ray
+
+    ray.init(os.environ["RAY_ADDRESS"], log_to_driver=False, logging_level="ERROR")
+
+    class Actor:
+        def answer(self, batch: list[bytes]) -> list[bytes]:
+            return [REPLY for _ in batch]
+
+    made = ray.remote(num_cpus=1, max_restarts=-1, max_task_retries=-1)(Actor)
+    batch = [os.urandom(size) for _ in range(count)]
+    actors = [made.remote() for _ in range(WORKERS)]
+    ray.get([actor.answer.remote(batch) for actor in actors])
+    under_way = {actor.answer.remote(batch): actor for actor in actors * 2}
+    done, begun = 0, time.perf_counter() + 1.0
+    while True:
+        ready, _ = ray.wait(list(under_way))
+        ray.get(ready)
+        for reference in ready:
+            actor = under_way.pop(reference)
+            under_way[actor.answer.remote(batch)] = actor
+        now = time.perf_counter()
+        if now > begun:
+            done += len(ready) * count
+            if now > begun + SECONDS:
+                print(done / (now - begun))
+                return
+
+
+@contextlib.contextmanager
+def ray_cluster() -> Iterator[None]:
+    """A cluster whose hosts have processes that evaluate nothing."""
+    from nodes import RayCluster
+
+    patch = f"from germline.backends import processes\nprocesses.PROGRAM = {IDLE_PROGRAM!r}\n"
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "sitecustomize.py").write_text(patch)
+        with RayCluster(environment={"PYTHONPATH": folder}) as cluster:
+            cluster.add(WORKERS)
+            yield
+
+
+@contextlib.contextmanager
+def clustered() -> Iterator[Backend]:
+    """A Ray master and a node."""
+    from germline.backends.ray import Ray
+
+    with ray_cluster(), Ray() as master:
+        yield master
+
+
 def engines() -> None:
     """Whole stack and bare engine, at the same batch, with young and old genomes."""
     import servers
@@ -308,6 +369,7 @@ def engines() -> None:
         with serve() as server:
             url = server.url
             row(f"Celery on {name}", lambda b, u=url: raw_celery(u, b), lambda u=url: queued(u))
+    row("Ray", raw_ray, clustered)
 
 
 @contextlib.contextmanager
@@ -509,6 +571,7 @@ def main(arguments: list[str]) -> None:
         "--host": lambda url: be_host(),
         "--raw-grpc": lambda port: be_raw_grpc(int(port)),
         "--raw-celery": be_raw_celery,
+        "--raw-ray": lambda count, size: be_raw_ray(int(count), int(size)),
         "--pretend": lambda port, count, episode, seconds, salt: be_pretenders(
             int(port), int(count), float(episode), float(seconds), salt
         ),

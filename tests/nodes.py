@@ -73,12 +73,13 @@ class Node:
 class RayCluster:
     """A head without cores; nodes are added to it. Its address and token are in the environment."""
 
-    def __init__(self, **head):
+    def __init__(self, environment=None, **head):
         self.head = head
+        self.environment = {**SETTINGS, **(environment or {})}
 
     def __enter__(self):
         self.before = dict(os.environ)
-        os.environ.update({**SETTINGS, "RAY_AUTH_TOKEN": secrets.token_hex(32)})
+        os.environ.update({**self.environment, "RAY_AUTH_TOKEN": secrets.token_hex(32)})
         self.program = subprocess.Popen(
             [sys.executable, __file__, json.dumps(self.head)],
             stdin=subprocess.PIPE,

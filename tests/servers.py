@@ -12,6 +12,7 @@ import socket
 import subprocess
 import tempfile
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,7 @@ def free_port():
 
 
 class Server:
-    """A program that listens on `port` once it has printed the words in `ready`."""
+    """A program that listens on `port`, if it has one, once it has printed the words `ready`."""
 
     def __init__(self, command, port, url, ready, environment=None):
         self.command = command
@@ -68,7 +69,8 @@ class Server:
         if not self.heard.wait(PATIENCE) or not any(self.ready in line for line in self.lines):
             self.kill()
             pytest.fail(f"{self.command[0]} is not ready: {''.join(self.lines[-20:])}")
-        socket.create_connection(("127.0.0.1", self.port)).close()
+        if self.port is not None:
+            socket.create_connection(("127.0.0.1", self.port)).close()
 
     def stop(self):
         """Let it end in order, so that its data are on disk."""
@@ -157,3 +159,108 @@ def rabbitmq():
             Server([str(RABBITMQ)], port, url, "Server startup complete", environment) as server,
         ):
             yield server
+
+
+SLURM = """
+ClusterName=germline
+SlurmUser=root
+SlurmdUser=root
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={controller}
+AuthType=auth/munge
+AuthInfo=socket={home}/munge/socket,cred_expire=5
+CredType=cred/munge
+CommunicationParameters=NoCtldInAddrAny,NoInAddrAny
+ProctrackType=proctrack/pgid
+TaskPlugin=task/none
+MpiDefault=none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+SchedulerParameters=bf_interval=1,sched_interval=2
+SlurmdParameters=config_overrides
+ReturnToService=2
+StateSaveLocation={home}/state
+SlurmdSpoolDir={home}/spool-%n
+SlurmctldPidFile={home}/slurmctld.pid
+SlurmdPidFile={home}/slurmd-%n.pid
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+"""  # cred_expire is also how long a job that is queued again waits
+
+
+class Slurm:
+    """A cluster that a test has for itself; `environment` is how commands find it."""
+
+    def __init__(self, environment):
+        self.environment = environment
+
+    def __call__(self, name, *options):
+        """The output of a command of Slurm, such as squeue."""
+        command = [program(name), *map(str, options)]
+        done = subprocess.run(
+            command, env=self.environment, capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            pytest.fail(f"{' '.join(command)}: {done.stderr}")
+        return done.stdout
+
+    def ready(self):
+        return set(self("sinfo", "--noheader", "--format=%t").split()) == {"idle"}
+
+    def processes(self):
+        """All that runs in it, by number, and what is in their environment."""
+        mine = f"SLURM_CONF={self.environment['SLURM_CONF']}".encode()
+        found = {}
+        for folder in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                variables = (folder / "environ").read_bytes().split(b"\0")
+                if mine in variables and int(folder.name) != os.getpid():
+                    found[int(folder.name)] = variables
+        return found
+
+    def end(self):
+        """End every job at once: what a node starts is no child of ours."""
+        while found := self.processes():
+            for number in found:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(number, signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def slurm(nodes=2, cpus=4):
+    """Slurm on loopback; it wants root. Its nodes are all this machine, whose CPUs may be fewer."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        home, host = Path(folder), socket.gethostname().partition(".")[0]
+        (home / "munge").mkdir(mode=0o700)
+        (home / "munge/key").write_bytes(os.urandom(128))
+        (home / "munge/key").chmod(0o600)
+        names = [f"node{number}" for number in range(nodes)]
+        lines = [
+            f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={free_port()} "
+            f"CPUs={cpus} RealMemory=2000 State=UNKNOWN"
+            for name in names
+        ]
+        conf = home / "slurm.conf"
+        text = SLURM.format(home=home, host=host, controller=free_port())
+        conf.write_text("\n".join([text, *lines, ""]))
+        environment = {**os.environ, "SLURM_CONF": str(conf)}
+        places = [
+            f"--{name}={home}/munge/{name.partition('-')[0]}"
+            for name in ("key-file", "pid-file", "log-file", "seed-file", "socket")
+        ]
+        made = Slurm(environment)
+        stack.callback(made.end)
+        slurmd = [program("slurmd"), "-D", "-f", str(conf), "-N"]
+        for command, ready in (
+            ([program("munged"), "--force", "--foreground", *places], "Created socket"),
+            ([program("slurmctld"), "-D", "-i", "-c", "-f", str(conf)], "Running as primary"),
+            *(([*slurmd, name], "slurmd started") for name in names),
+        ):
+            stack.enter_context(Server(command, None, "", ready, environment))
+        until = time.monotonic() + PATIENCE
+        while not made.ready():
+            if time.monotonic() > until:
+                pytest.fail(f"Slurm's nodes are not idle: {made('sinfo', '--list-reasons')}")
+            time.sleep(0.1)
+        yield made

@@ -30,6 +30,8 @@ The modules in reading order, each importing only from those above it:
     paper       published results to compare with
     presets     specs that come with Germline
     api         train, look back, score: Germline from Python
+    sweep       many runs that differ in a few settings, side by side
+    deploy      files that bring a run to clusters
     cli         the command `germline`
 """
 

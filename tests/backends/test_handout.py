@@ -3,8 +3,8 @@
 from evolution import POLICY
 from germline.backends.handout import HandOut
 from germline.backends.roster import Host
-from germline.genome import Birth, Genome
-from germline.messages import Key, Request, pack
+from germline.genome import Birth, Gene, Genome
+from germline.messages import Key, Request, merged, pack, unpack
 
 
 def batch(number, avoid=""):
@@ -71,3 +71,23 @@ def test_a_host_that_is_gone_gets_nothing():
     made.offer(gone)
     made.remove(gone)
     assert handed(made) == []
+
+
+def test_a_host_with_an_appetite_takes_several_as_one():
+    made = with_waiting(*map(batch, range(5)), batch(5, avoid="b"), *map(batch, range(6, 8)))
+    made.offer(host("a", appetite=4))
+    found = [made.next(others=True)[1] for _ in range(2)]
+    numbers = [[key.number for key in larger.keys] for larger in found]
+    assert numbers == [[0, 1, 2, 3], [4]]
+    assert [key.number for waiting in made.waiting for key in waiting.keys] == [5, 6, 7]
+
+
+def test_batches_made_one_keep_their_requests_and_share_their_bases():
+    parent = Genome(POLICY, Birth(1))
+    requests = [
+        Request(Key("run", 1, 0, number), parent.child(Gene(number, 0.5)), (number,))
+        for number in range(6)
+    ] + [Request(Key("run", 1, 0, 6), Genome(POLICY, Birth(2)), (1,))]
+    one = merged([pack(requests[:3]), pack(requests[3:6]), pack(requests[6:])])
+    assert len(one.bases) == 2
+    assert unpack(one, POLICY, {}) == requests

@@ -100,7 +100,7 @@ def test_the_panel_fits_and_tells(width, live, tmp_path):
     assert "the first takes" in drawn(shown)
     for report, totals in reports:
         shown.generation(report, totals)
-    shown.tick(Moment(6, 0, 3, 6, 100, 2))
+    shown.tick(Moment(6, 0, 3, 6, 100, 2, reports[-1][1].seconds, reports[-1][1].cost))
     text = drawn(shown)
     lines = text.splitlines()
     assert {len(line) for line in lines} == {min(width, display.WIDEST)}

@@ -197,7 +197,11 @@ def test_a_run_stopped_again_and_again_loses_nothing(run, moments, tmp_path, not
     before, lines, sessions, ending = [], [], 0, None
     while ending is None or ending.reason is None:
         seen = set()
-        ending = run(folder, ticker=seen.add, stopped=lambda seen=seen: len(seen) >= moments)
+        ending = run(
+            folder,
+            ticker=lambda moment, seen=seen: seen.add(moment._replace(seconds=0.0, cost=0.0)),
+            stopped=lambda seen=seen: len(seen) >= moments,
+        )
         arrivals, sessions = log(folder), sessions + 1
         assert arrivals[: len(before)] == before
         assert len(arrivals) > len(before)

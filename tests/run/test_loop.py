@@ -44,7 +44,7 @@ def rows(folder, table, upto):
         ({"score": 12}, "score 12 of 12", 2),
         ({"score": 99, "generations": 3, "hours": 100}, "generations 3 of 3", 3),
         ({"hours": 1e-9}, "hours ", 1),
-        ({"cost": 1e-9}, "cost ", 1),
+        ({"cost": 1e-9}, "cost ", 0),
     ],
 )
 def test_the_first_rule_that_holds_ends_a_run_and_is_named(rules, reason, generations, tmp_path):

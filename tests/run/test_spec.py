@@ -183,6 +183,7 @@ FLAWS = {
     ),
     "workers": (with_fields("backend", workers=0), "backend.workers: expected int >= 1; given: 0"),
     "price": (with_fields("backend", price=-1.0), "backend.price: expected float >= 0", "-1.0"),
+    "endless price": (with_fields("backend", price=math.inf), "backend.price: expected float <="),
     "task": (with_fields("task", name="functionl"), "task: 'functionl'", "mean functional?"),
     "environment": (
         CARTPOLE | {"task": {"name": "functional", "id": "CartPol-v1"}},

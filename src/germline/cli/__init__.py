@@ -12,6 +12,7 @@ import germline
 from germline.address import redact
 from germline.cli import (
     catalogue,
+    deploy,
     doctor,
     export,
     genome,
@@ -20,6 +21,8 @@ from germline.cli import (
     record,
     reproduce,
     show,
+    slurm,
+    sweep,
     train,
     worker,
 )
@@ -36,9 +39,11 @@ PANELS: dict[str, dict[str, Any]] = {
         "resume": train.resume,
         "fork": train.fork,
         "reproduce": reproduce.reproduce,
+        "sweep": sweep.sweep,
         "worker": worker.worker,
         "status": worker.status,
     },
+    "Clusters": {"slurm": slurm.slurm, "deploy": deploy.deploy},
     "Look": {
         "show": show.show,
         "runs": show.runs,

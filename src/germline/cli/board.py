@@ -69,7 +69,11 @@ class Board:
     ) -> None:
         if every:
             _check_filmable(resolved)
+        from germline.run.cost import Pace
+
         self.run = folder
+        self.stop = resolved.spec.stop
+        self.pace = Pace()
         self.folder = folder / "tensorboard"
         self.imports = resolved.spec.imports
         self.every = every
@@ -79,7 +83,6 @@ class Board:
         self.warn = warn
         self.file: BinaryIO | None = None
         self.there: dict[str, set[int]] = {MARK: set(), FILM: set()}
-        self.before: Totals | None = None
         self.evaluations = 0
 
     def __enter__(self) -> "Board":
@@ -131,14 +134,20 @@ class Board:
         from tensorboard.plugins.histogram.summary_v2 import histogram_pb
         from tensorboard.plugins.scalar.summary_v2 import scalar_pb
 
+        from germline.run.cost import per_billion
         from germline.run.store import Store
 
         self.evaluations += report.evaluations
-        before, self.before = self.before, totals
+        seconds = totals.seconds - self.pace.now.seconds
+        self.pace.add(totals)
         if report.generation in self.there[MARK]:
             return
-        seconds = totals.seconds - (before.seconds if before else 0.0)
-        values = _scalars(report, totals, seconds) | {"total/evaluations": self.evaluations}
+        to_go = self.pace.to_go(self.stop, report) if totals.cost else None
+        values = _scalars(report, totals, seconds) | {
+            "total/evaluations": self.evaluations,
+            "cost/per_billion_frames": per_billion(totals),
+            "cost/to_go": None if to_go is None else to_go.cost,
+        }
         summary = Summary()
         for tag, value in values.items():
             if value is not None and math.isfinite(value):

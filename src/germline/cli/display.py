@@ -1,10 +1,10 @@
 """What is seen of a run while it works: live, as plain lines, as JSON lines, or nothing."""
 
 import time
-from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from germline.cli import costs
 from germline.cli.charts import counted, duration, number, sparkline
 from germline.cli.output import console, is_terminal, say, say_json, subject
 from germline.errors import InputError, printable
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from germline.algorithms.protocols import Report
+    from germline.run.cost import ToGo
     from germline.run.loop import Ending, Moment
     from germline.run.spec import Spec
     from germline.run.stop import Totals
 
-RECENT = 20.0  # seconds over which a pace is measured
 NARROWEST, WIDEST = 50, 120  # columns of the panel
 
 
@@ -45,8 +45,11 @@ class Quiet:
     """Shows nothing but how to go on after a signal."""
 
     def __init__(self, folder: Path, spec: "Spec") -> None:
+        from germline.run.cost import Pace
+
         self.folder = folder
         self.spec = spec
+        self.pace = Pace()  # of this session, which may have other workers than the last
 
     def __enter__(self) -> "Quiet":
         return self
@@ -68,6 +71,17 @@ class Quiet:
         if ending.reason is None:
             say(self._ending(ending, advice))
 
+    def _follow(self, history: "list[tuple[Report, Totals]]") -> None:
+        """Measure the pace from here on."""
+        from germline.run.cost import Pace
+
+        self.pace = Pace(history[-1][1]) if history else Pace()
+
+    def _known(self, report: "Report", totals: "Totals") -> dict[str, Any]:
+        """What a billion frames cost, and what is to go, after a generation."""
+        self.pace.add(totals)
+        return costs.fields(totals, self.pace.to_go(self.spec.stop, report))
+
     def _ending(self, ending: "Ending", advice: str) -> str:
         if ending.reason is not None:
             return f"{self.folder}: finished by {ending.reason}. {advice}"
@@ -80,12 +94,14 @@ class Plain(Quiet):
 
     def begin(self, history: "list[tuple[Report, Totals]]") -> None:
         """What is being run, where."""
+        self._follow(history)
         done = f", {counted(len(history), 'generation')} done" if history else ""
         say(f"{self.folder}: {title(self.spec)}{done}")
 
     def generation(self, report: "Report", totals: "Totals") -> None:
         """The same columns every time."""
-        cost = f"  cost {number(totals.cost)}" if self.spec.backend.price else ""
+        known = self._known(report, totals)
+        cost = f"  cost {costs.line(totals.cost, **known)}" if paid(self.spec, totals) else ""
         say(
             f"generation {report.generation:>5,}  best {report.best:>10,.6g}  "
             f"mean {report.mean:>10,.6g}  elite {report.elite:>10,.6g}  "
@@ -102,14 +118,16 @@ class Json(Quiet):
 
     def begin(self, history: "list[tuple[Report, Totals]]") -> None:
         """Where, and what."""
+        self._follow(history)
         done = len(history)
         self._write("begin", run=str(self.folder), spec=self.spec, generations=done)
 
     def generation(self, report: "Report", totals: "Totals") -> None:
-        """All numbers of a report, and the totals."""
+        """All numbers of a report, the totals, and what is to go."""
         import msgspec
 
-        self._write("generation", **msgspec.to_builtins(report), totals=totals._asdict())
+        known = {"totals": totals._asdict(), **self._known(report, totals)}
+        self._write("generation", **msgspec.to_builtins(report), **known)
 
     def end(self, ending: "Ending", advice: str) -> None:
         """The rule that ended it, or null."""
@@ -130,8 +148,8 @@ class Live(Quiet):
         self.console = console()
         self.history: list[tuple[Report, Totals]] = []
         self.moment: Moment | None = None
-        self.recent: deque[tuple[float, Totals]] = deque()
-        self.left: tuple[float, str] | None = None
+        self.seen = time.monotonic()  # when what is known was told
+        self.begun: float | None = None  # seconds of the run when this session first told of it
         self.over = False
         self.screen = Screen(get_renderable=self.panel, console=self.console, refresh_per_second=8)
 
@@ -145,29 +163,22 @@ class Live(Quiet):
 
     def begin(self, history: "list[tuple[Report, Totals]]") -> None:
         """Show what was reached before."""
-        from germline.run.stop import Totals
-
         self.history = list(history)
-        self.recent.append(
-            (time.monotonic(), history[-1][1] if history else Totals(0, 0, 0, 0.0, 0.0))
-        )
+        self.seen = time.monotonic()
+        self._follow(history)
 
     def tick(self, moment: "Moment") -> None:
         """Seen when the panel is next drawn."""
-        self.moment = moment
+        self.moment, self.seen = moment, time.monotonic()
+        self.begun = moment.seconds if self.begun is None else self.begun
 
     def generation(self, report: "Report", totals: "Totals") -> None:
         """Note the pace, too."""
-        from germline.run.stop import left
-
         self.history.append((report, totals))
-        if self.moment is not None:
-            self.moment = self.moment._replace(frames=0)  # the totals have them now
-        now = time.monotonic()
-        self.recent.append((now, totals))
-        while len(self.recent) > 2 and self.recent[1][0] < now - RECENT:
-            self.recent.popleft()
-        self.left = left(self.spec.stop, report, self.recent[0][1], totals)
+        if self.moment is not None:  # the totals have its frames now
+            self.moment = self.moment._replace(frames=0, seconds=totals.seconds, cost=totals.cost)
+        self.seen = time.monotonic()
+        self.pace.add(totals)
 
     def end(self, ending: "Ending", advice: str) -> None:
         """Leave the last panel, and say what can be done next."""
@@ -208,9 +219,12 @@ class Live(Quiet):
         who = printable(f"{target}champion {last.champion}")
         rows.append(("elite", Text(number(last.elite), style="bold"), who))
         rows.append(("frames", f"{self._frames():,}", f"{self._pace():,.0f} per second"))
-        rows.append(("time", duration(self._elapsed()), self._left()))
-        if self.spec.backend.price:
-            rows.append(("cost", number(self.history[-1][1].cost), ""))
+        spent = self.pace.now._replace(seconds=self._elapsed(), cost=self._cost())
+        to_go = None if self.over else self.pace.to_go(stop, last, spent)
+        rows.append(("time", duration(spent.seconds), _left(to_go)))
+        if paid(self.spec, spent):
+            known = costs.fields(self.pace.now, to_go)
+            rows.append(("cost", number(spent.cost), costs.rest(**known)))
         return rows
 
     def _doing(self, room: int) -> "RenderableType":
@@ -231,26 +245,35 @@ class Live(Quiet):
 
     def _elapsed(self) -> float:
         """Seconds that the run has been worked on, in all sessions."""
-        if not self.recent:
-            return 0.0
-        then, totals = self.recent[-1]
-        return totals.seconds + (0.0 if self.over else time.monotonic() - then)
+        known = self.pace.now.seconds if self.moment is None else self.moment.seconds
+        return known + (0.0 if self.over else time.monotonic() - self.seen)
 
     def _frames(self) -> int:
         played = 0 if self.moment is None or self.over else self.moment.frames
-        return self.recent[-1][1].frames + played
+        return self.pace.now.frames + played
+
+    def _cost(self) -> float:
+        return self.pace.now.cost if self.moment is None else self.moment.cost
 
     def _pace(self) -> float:
-        first = self.recent[0][1]
-        return (self._frames() - first.frames) / max(self._elapsed() - first.seconds, 1e-9)
+        """Frames per second; those of a generation that was begun before count when it is done."""
+        first = self.pace.before
+        since = first.seconds
+        if self.begun is not None and first is self.pace.now:
+            since = self.begun
+        return (self._frames() - first.frames) / max(self._elapsed() - since, 1e-9)
 
-    def _left(self) -> str:
-        if self.over or self.left is None:
-            return ""
-        seconds, rule = self.left
-        since = time.monotonic() - self.recent[-1][0]
-        word = "about" if self.spec.stop.score is None else "at most"
-        return f"{word} {duration(max(seconds - since, 0.0))} left, by {rule}"
+
+def _left(to_go: "ToGo | None") -> str:
+    if to_go is None:
+        return ""
+    word = "at most" if to_go.at_most else "about"
+    return f"{word} {duration(to_go.seconds)} left, by {to_go.rule}"
+
+
+def paid(spec: "Spec", totals: "Totals") -> bool:
+    """Whether a run costs anything, or has."""
+    return bool(spec.backend.price or totals.cost)
 
 
 def title(spec: "Spec") -> str:

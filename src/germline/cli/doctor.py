@@ -23,6 +23,7 @@ EXTRAS = {
     "jax-envs": ("gymnax", "brax"),
     "mujoco": ("mujoco",),
     "parquet": ("pyarrow",),
+    "ray": ("ray",),
     "tensorboard": ("tensorboard",),
     "video": ("imageio", "imageio-ffmpeg", "pillow", "pygame-ce"),
 }

@@ -83,16 +83,25 @@ Columns = dict[str, list[Any]]
 
 
 def metrics_of(store: "Store") -> Columns:
-    """Every report, and the totals so far, by column."""
+    """Every report, the totals so far and what was to go by the present stop rules, by column."""
     import msgspec
 
-    rows = [
-        {
-            **msgspec.to_builtins(report),
-            **{f"total_{name}": value for name, value in totals._asdict().items()},
-        }
-        for report, totals in store.progress()
-    ]
+    from germline.run import spec as specs
+    from germline.run.cost import Pace, per_billion
+
+    stop, pace, rows = specs.read(store.folder / "spec.toml").stop, Pace(), []
+    for report, totals in store.progress():
+        pace.add(totals)
+        to_go = pace.to_go(stop, report)
+        rows.append(
+            {
+                **msgspec.to_builtins(report),
+                **{f"total_{name}": value for name, value in totals._asdict().items()},
+                "cost_per_billion_frames": per_billion(totals),
+                "seconds_to_go": to_go and to_go.seconds,
+                "cost_to_go": to_go and to_go.cost,
+            }
+        )
     return _columns(rows)
 
 

@@ -11,6 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
+from germline import address
+
 
 def complete_preset(incomplete: str) -> list[str]:
     """Presets by the start of their name."""
@@ -31,6 +33,14 @@ def complete_run(incomplete: str) -> list[str]:
     return [path for path in (*found, *below) if Path(path, "run.db").exists()]
 
 
+def complete_sweep(incomplete: str) -> list[str]:
+    """TOML files, and the folders of sweeps."""
+    found = _paths(incomplete)
+    below = [path for folder in found for path in _paths(f"{folder}/")]
+    folders = [path for path in (*found, *below) if Path(path, "sweep.json").exists()]
+    return [path for path in found if path.endswith(".toml")] + folders
+
+
 def complete_individual(incomplete: str) -> list[str]:
     """Runs, and genome files."""
     files = [p for p in _paths(incomplete) if p.endswith((".json", ".safetensors"))]
@@ -39,7 +49,7 @@ def complete_individual(incomplete: str) -> list[str]:
 
 def complete_backend(incomplete: str) -> list[str]:
     """Engines of this machine, and what addresses of others begin with."""
-    known = ["serial", "processes", "grpc://", "amqp://", "amqps://", "redis://", "rediss://"]
+    known = ["serial", "processes", "ray", *(f"{scheme}://" for scheme in address.PORTS)]
     return [name for name in known if name.startswith(incomplete)]
 
 
@@ -64,15 +74,17 @@ Backend = Annotated[
     str | None,
     typer.Option(
         envvar="GERMLINE_BACKEND",
-        metavar="serial|processes|URL",
-        help="Who evaluates, if not as specified; a URL is grpc://, amqp(s):// or redis(s)://.",
+        metavar="serial|processes|ray|URL",
+        help="Who evaluates, if not as specified; URLs are grpc, ray, amqp(s) and redis(s).",
         autocompletion=complete_backend,
     ),
 ]
 Workers = Annotated[
     int | None,
     typer.Option(
-        min=1, help="How many processes here; if not said one per core, and none with a URL."
+        min=1,
+        help="How many processes here; if not said one per core, and none with a URL. "
+        "With ray, the cores to use.",
     ),
 ]
 TokenFile = Annotated[

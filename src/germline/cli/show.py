@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from germline.cli import charts
+from germline.cli import charts, costs
 from germline.cli.charts import counted, duration, number
 from germline.cli.options import AsJson, Run
 from germline.cli.output import console, say, say_json, subject, table
@@ -90,7 +90,8 @@ def runs(
         say(f"{folder}: has no runs; begin one with: germline train cartpole")
         return
     damaged = [facts for facts in found if "error" in facts]
-    numbers = ("gen.", "elite", "frames", "time")
+    paid = any(facts.get("cost") for facts in found)
+    numbers = ("gen.", "elite", "frames", "time", *(("cost",) if paid else ()))
     listed = table("run", "task", "by", *numbers, "state", right=numbers)
     for facts in found:
         if "error" in facts:
@@ -102,6 +103,7 @@ def runs(
             elite,
             f"{facts['frames']:,}",
             duration(facts["seconds"]),
+            *((number(facts["cost"]),) if paid else ()),
             facts["state"],
         )
     if len(damaged) < len(found):
@@ -132,12 +134,16 @@ def _listed(folder: Path) -> dict[str, Any]:
 def _facts(folder: Path, store: "Store") -> dict[str, Any]:
     from germline.run import database, stop
     from germline.run import spec as specs
+    from germline.run.cost import Pace
 
     spec = specs.read(folder / "spec.toml")
     progress = store.progress()
     individuals, evaluations = store.count()
-    report, totals = progress[-1] if progress else (None, store.totals())
-    reason = stop.met(spec.stop, report, totals) if report else None
+    report, totals = progress[-1][0] if progress else None, store.totals()
+    busy = database.busy(folder)
+    reason = None if busy else stop.met(spec.stop, report, totals)
+    pace = Pace.of(totals for _, totals in progress)
+    to_go = None if reason else pace.to_go(spec.stop, report, totals)
     return {
         "run": str(folder),
         "name": spec.name,
@@ -146,13 +152,14 @@ def _facts(folder: Path, store: "Store") -> dict[str, Any]:
         "policy": spec.policy["name"],
         "algorithm": spec.algorithm["name"],
         "arithmetic": spec.arithmetic,
-        "state": "running" if database.busy(folder) else "finished" if reason else "stopped",
+        "state": "running" if busy else "finished" if reason else "stopped",
         "finished_by": reason,
         "individuals": individuals,
         "evaluations": evaluations,
         "elite": report and report.elite,
         "champion": report and report.champion,
         **totals._asdict(),
+        **costs.fields(totals, to_go),
     }
 
 
@@ -173,7 +180,8 @@ def _summary(facts: dict[str, Any]) -> "Table":
         "time": f"{duration(facts['seconds'])}, {facts['frames']:,} frames",
     }
     if facts["cost"]:
-        rows["cost"] = number(facts["cost"])
+        known = (facts[name] for name in ("cost", "cost_per_billion_frames", "to_go"))
+        rows["cost"] = costs.line(*known)
     if facts["champion"]:
         rows["champion"] = f"{facts['champion']}, elite {number(facts['elite'])}"
     for name, text in rows.items():

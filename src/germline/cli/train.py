@@ -236,7 +236,13 @@ def _end(
 ) -> None:
     """Say how it ended, and what can be done next."""
     if ending.reason is not None:
-        shown.end(ending, f"Watch the champion with: germline play {folder}{_trusted(trust)}")
+        advice = f"Watch the champion with: germline play {folder}{_trusted(trust)}"
+        if not ending.totals.generations:
+            advice = (
+                "That is before the end of the first generation; go on with: germline resume "
+                f"{folder}{_trusted(trust)} --set stop.cost=MORE"
+            )
+        shown.end(ending, advice)
         return
     shown.end(ending, f"Go on with: germline resume {folder}{_trusted(trust)}")
     raise typer.Exit(128 + caught[0])

@@ -36,7 +36,7 @@ class Asynchronous(Session):
                     self._arrived(answer)
                 self.tick(self.state, len(self.state.window), self.algorithm.population, answers)
                 self.keep_up(answers)
-        return Ending(self.reason, self.state.generation, self.totals)
+        return Ending(self.reason, self.state.generation, self.spent)
 
     def _ended(self) -> bool:
         """Whether it is stopped from outside, or a rule holds."""

@@ -23,10 +23,15 @@ from germline.run.stop import Totals
 from germline.run.store import Store
 
 LONGEST = 0.5  # seconds that results wait for a moment to be written in
+LOOK = 0.1  # seconds between looks at who is there: of thousands, each takes its time
+NOTED = 10.0  # seconds after which what was spent is written although no result came in
 
 
 class Moment(NamedTuple):
-    """How far a generation is: `done` of `asked` evaluations of a phase, and who is at work."""
+    """How far a generation is: `done` of `asked` evaluations of a phase, and who is at work.
+
+    `seconds` and `cost` are those of the run so far, in all its sessions.
+    """
 
     generation: int
     phase: int
@@ -34,6 +39,8 @@ class Moment(NamedTuple):
     asked: int
     frames: int  # that were played for this generation in this session
     workers: int
+    seconds: float
+    cost: float
 
 
 Listener = Callable[[Report, Totals], None]
@@ -91,12 +98,14 @@ class Session(ABC):
         self.offered: set[str] = set()
         self.blobs = BlobCache()
         self.evaluator: Evaluator | None = None
-        self.flushed = 0.0
+        self.flushed = self.noted = -math.inf
         self.writes: list[Callable[[], None]] = []
         self.frames = 0
         self.started = self.paid = time.monotonic()
+        self.looked = -math.inf
+        self.workers = 0
         self.cost = 0.0
-        self.before = self.totals = store.totals()
+        self.before = self.totals = self.spent = store.totals()
         reports = store.reports()
         self.last = reports[-1] if reports else None
 
@@ -106,6 +115,7 @@ class Session(ABC):
 
     def end(self) -> None:
         """Write the rest and let go of what was needed."""
+        self.noted = -math.inf  # what was spent since the last generation, too
         try:
             self.flush()
         finally:
@@ -115,6 +125,9 @@ class Session(ABC):
     def flush(self) -> None:
         """Write what has come in; done while workers are busy, so that they do not wait for it."""
         self.flushed = time.monotonic()
+        if self.spent != self.totals and (self.writes or self.flushed > self.noted + NOTED):
+            self.writes.append(partial(self.store.spend, self.spent))
+            self.noted = self.flushed
         try:
             if self.writes:
                 with self.store.transaction():
@@ -131,16 +144,20 @@ class Session(ABC):
 
     def over(self, state: State) -> str | None:
         """The stop rule that holds, in words; what is only told again does not end a run."""
-        if self.last is None or state.generation < self.totals.generations:
+        if state.generation < self.totals.generations:
             return None
-        return stop.met(self.spec.stop, self.last, self.totals)
+        return stop.met(self.spec.stop, self.last, self.totals) or self.broke()
+
+    def broke(self) -> str | None:
+        """The stop rule about money in words, if it holds; it does not wait for a generation."""
+        return stop.overspent(self.spec.stop, self.spent)
 
     def close(self, state: State, report: Report) -> None:
         """Keep a generation that is complete, and tell of it, unless that was done before."""
         if report.generation < self.totals.generations:
             return
         self.last = report
-        self.totals = totals = self._totals(report)
+        self.totals = self.spent = totals = self._totals(report)
         self.frames = 0
         compiled.settle(totals.generations)
         due = state.generation % self.spec.checkpoint == 0
@@ -155,6 +172,7 @@ class Session(ABC):
         if self.opened:
             return
         self.opened = True
+        self._paid()  # those who come now were not there before
         self.backend.open(self.problem, self.store.run)
         self.store.session(self.about)
 
@@ -178,16 +196,24 @@ class Session(ABC):
     def tick(self, state: State, done: int, asked: int, answers: list[Result]) -> None:
         """Tell how far it is."""
         self.frames += sum(sum(a.frames) for a in answers if isinstance(a, Evaluation))
-        workers = self._paid()
-        moment = Moment(state.generation, state.phase, done, asked, self.frames, workers)
+        if time.monotonic() >= self.looked + LOOK:
+            seconds, cost = self._paid()
+            self.spent = self.totals._replace(seconds=seconds, cost=cost)
+            self.looked = self.paid
+        spent = self.workers, self.spent.seconds, self.spent.cost
+        moment = Moment(state.generation, state.phase, done, asked, self.frames, *spent)
         self.watching.ticker(moment)
 
-    def _paid(self) -> int:
-        """Add up what workers cost since it was last done; give how many there are now."""
-        now, workers = time.monotonic(), sum(worker.slots for worker in self.backend.workers())
-        self.cost += self.spec.backend.price * workers * (now - self.paid) / 3600
+    def _paid(self) -> tuple[float, float]:
+        """Add up what workers cost since it was last done.
+
+        Give the time and the cost of the run, by one clock.
+        """
+        now = time.monotonic()
+        self.workers = sum(worker.slots for worker in self.backend.workers())
+        self.cost += self.spec.backend.price * self.workers * (now - self.paid) / 3600
         self.paid = now
-        return workers
+        return self.before.seconds + now - self.started, self.before.cost + self.cost
 
     def _judge(self, request: Request) -> Result:
         """Evaluate a request here, to know who of two workers is right."""
@@ -206,14 +232,11 @@ class Session(ABC):
         self.started += self.paid - before
 
     def _totals(self, report: Report) -> Totals:
-        self._paid()
-        seconds = self.paid - self.started  # by one clock with the cost
         return Totals(
             self.totals.generations + 1,
             self.totals.frames + report.frames,
             self.totals.steps + report.steps,
-            self.before.seconds + seconds,
-            self.before.cost + self.cost,
+            *self._paid(),
         )
 
 
@@ -242,7 +265,11 @@ class Synchronous(Session):
             state, report, _ = self.algorithm.tell(state, results)
             if report is not None:
                 self.close(state, report)
-        return Ending(reason, state.generation, self.totals)
+        return Ending(reason or self.broke(), state.generation, self.spent)
+
+    def _ended(self) -> bool:
+        """Whether it is stopped from outside, or all money is spent."""
+        return self.watching.stopped() or self.broke() is not None
 
     def _results(self, state: State) -> list[Result] | None:
         """All results of a phase, from the store and from the workers; None if stopped."""
@@ -262,7 +289,7 @@ class Synchronous(Session):
         if missing:
             self.open()
             self.offer(state)
-            for answers in self.dispatcher.run(list(missing.values()), self.watching.stopped):
+            for answers in self.dispatcher.run(list(missing.values()), self._ended):
                 there.update((answer.key, answer) for answer in answers)
                 self.tick(state, len(there), len(requests), answers)
                 if answers:

@@ -42,7 +42,7 @@ from germline.run.stop import Stop
 
 FORMAT = 1
 MAX_BYTES = 2**16
-HERE = ("serial", "processes")  # engines of one machine
+HERE = ("serial", "processes", "ray")  # engines that need no address
 
 Module = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_.]*\Z", max_length=200)]
 Title = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")]
@@ -53,9 +53,11 @@ class Engine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Who evaluates: this process alone (`serial`), `processes` of this machine, or those of many.
 
     For many, `name` is the address where this process serves them (grpc), or that of the broker
-    they all know (amqp, redis). `workers` are processes that are started here, if not said one per
-    core, or none where others come. `token_file` has the secret that all share; `certificate` and
-    `key` are PEM files, `insecure` does without them where others can listen.
+    they all know (amqp, redis), or that of a Ray cluster; `ray` alone is the cluster of RAY_ADDRESS
+    or one made here. `workers` are processes that are started here, if not said one per core, or
+    none where others come; on a Ray cluster, the cores to use, if not said all. `token_file` has
+    the secret that all share; `certificate` and `key` are PEM files, `insecure` does without them
+    where others can listen.
 
     `price` is what an hour of one worker costs. A worker that has not answered for `patience`
     seconds is taken to be frozen. A share of `audit` of all evaluations is done twice.
@@ -63,7 +65,7 @@ class Engine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     name: str = "processes"
     workers: Annotated[int, msgspec.Meta(ge=1, le=4096)] | None = None
-    price: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    price: Annotated[float, msgspec.Meta(ge=0, le=1e9)] = 0.0
     patience: Annotated[float, msgspec.Meta(gt=0)] = 600.0
     token_file: str | None = None
     certificate: str | None = None
@@ -214,7 +216,7 @@ def _without_meaning(overrides: Mapping[str, Any]) -> dict[str, None]:
     name = overrides.get("backend.name")
     if not isinstance(name, str):
         return {}
-    here = () if ":" in name else ("token_file",)
+    here = () if ":" in name and not name.startswith("ray:") else ("token_file",)
     tls = () if name.startswith("grpc:") else ("certificate", "key", "insecure")
     return {f"backend.{field}": None for field in here + tls}
 
@@ -295,6 +297,8 @@ def _check_engine(spec: Spec) -> None:
         if getattr(engine, name) and scheme != "grpc":
             instead = f"; use {scheme}s:// for TLS" if scheme in ("amqp", "redis") else ""
             raise InputError(f"backend.{name}: is for grpc addresses, not for {scheme}{instead}")
+    if engine.token_file is not None and scheme == "ray":
+        raise InputError("backend.token_file: Ray has a token of its own, in RAY_AUTH_TOKEN")
     if engine.token_file is not None and place is None:
         raise InputError(f"backend.token_file: is for workers elsewhere, not for {scheme}")
     if (engine.certificate is None) != (engine.key is None):

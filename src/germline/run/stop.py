@@ -20,8 +20,11 @@ class Totals(NamedTuple):
     cost: float
 
 
+NOTHING = Totals(0, 0, 0, 0.0, 0.0)
+
+
 class Stop(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """When a run is over, looked at after every generation.
+    """When a run is over, looked at after every generation; `cost` at every moment.
 
     `score` is the champion's; `frames` count re-evaluations too; `hours` and `cost` are summed over
     all sessions of the run.
@@ -46,10 +49,10 @@ class Rule(NamedTuple):
     limit: float
 
 
-def rules(stop: Stop, report: Report, totals: Totals) -> Iterator[Rule]:
-    """The rules that a run has, and where they are after a generation."""
+def rules(stop: Stop, report: Report | None, totals: Totals) -> Iterator[Rule]:
+    """The rules that a run has, and where they are; there is no score before the first report."""
     values = {
-        "score": report.elite,
+        "score": None if report is None else report.elite,
         "generations": totals.generations,
         "frames": totals.frames,
         "hours": totals.seconds / 3600,
@@ -57,19 +60,32 @@ def rules(stop: Stop, report: Report, totals: Totals) -> Iterator[Rule]:
     }
     for name, value in values.items():
         limit = getattr(stop, name)
-        if limit is not None:
+        if limit is not None and value is not None:
             yield Rule(name, value, limit)
 
 
-def met(stop: Stop, report: Report, totals: Totals) -> str | None:
+def met(stop: Stop, report: Report | None, totals: Totals) -> str | None:
     """The stop rule that holds, in words."""
-    for name, value, limit in rules(stop, report, totals):
-        if value >= limit:
-            return f"{name} {value:,.6g} of {limit:,.6g}"
-    return None
+    return next((_words(rule) for rule in rules(stop, report, totals) if _holds(rule)), None)
 
 
-def left(stop: Stop, report: Report, before: Totals, now: Totals) -> tuple[float, str] | None:
+def overspent(stop: Stop, totals: Totals) -> str | None:
+    """The rule about money in words, if it holds."""
+    held = (rule for rule in rules(stop, None, totals) if rule.name == "cost" and _holds(rule))
+    return next(map(_words, held), None)
+
+
+def _holds(rule: Rule) -> bool:
+    return rule.value >= rule.limit
+
+
+def _words(rule: Rule) -> str:
+    return f"{rule.name} {rule.value:,.6g} of {rule.limit:,.6g}"
+
+
+def left(
+    stop: Stop, report: Report | None, before: Totals, now: Totals
+) -> tuple[float, str] | None:
     """Seconds until the nearest rule holds, and its name, at the pace between two moments.
 
     When a score is reached cannot be foreseen, so it may be over sooner.

@@ -27,7 +27,7 @@ from germline.genome import MAX_GENES, Birth, Gene, Genome, PolicyRef, Root, Sna
 from germline.messages import Key, Request, Result, encode
 from germline.run import database, records
 from germline.run.records import Arrival, Born, Scored
-from germline.run.stop import Totals
+from germline.run.stop import NOTHING, Totals
 
 PAGE = 1000  # results read at once
 _PLAYED = "returns, steps, frames, behaviour, sums, microseconds, worker, failure, attempts, ends"
@@ -176,6 +176,12 @@ class Store:
             if state is not None:
                 self.keep(*state)
 
+    def spend(self, totals: Totals) -> None:
+        """Note the time and the cost so far, within a generation."""
+        note = msgspec.json.encode((totals.seconds, totals.cost))
+        with self.transaction():
+            self._db.execute("INSERT OR REPLACE INTO meta VALUES ('spent', ?)", (note,))
+
     def keep(self, generation: int, state: bytes) -> None:
         """Keep the state before a generation, to resume or fork from."""
         digest = self.blobs.put(state)
@@ -300,9 +306,16 @@ class Store:
         return found
 
     def totals(self) -> Totals:
-        """What the finished generations add up to."""
+        """What the finished generations add up to, with the time and the cost since then."""
         progress = self.progress()
-        return progress[-1][1] if progress else Totals(0, 0, 0, 0.0, 0.0)
+        finished = progress[-1][1] if progress else NOTHING
+        notes = self._all("SELECT value FROM meta WHERE name = 'spent'")
+        with self._sound():
+            for (note,) in notes:
+                seconds, cost = msgspec.json.decode(note, type=tuple[float, float])
+                if seconds > finished.seconds:
+                    return finished._replace(seconds=seconds, cost=cost)
+        return finished
 
     def count(self) -> tuple[int, int]:
         """The numbers of individuals and of evaluations."""

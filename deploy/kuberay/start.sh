@@ -1,0 +1,21 @@
+#!/bin/sh
+# Build and start: ./start.sh [SOURCE]; SOURCE is explained in image/build.sh. Called again it goes on.
+# The image is pushed; for a cluster on this machine say LOAD="kind load docker-image" or
+# LOAD="minikube image load". KubeRay's operator, version 1.5.1 or newer, must be there.
+set -eu
+[ $# -eq 0 ] || set -- "$(realpath "$1")"
+cd "$(dirname "$0")"
+here="kubectl --namespace germline-frostbite-laptop"
+kubectl get crd rayjobs.ray.io >/dev/null
+
+IMAGE=germline-frostbite-laptop:0.2.0
+export IMAGE
+sh image/build.sh "$@"
+${LOAD:-docker push} "$IMAGE"
+
+kubectl apply --filename namespace.yaml
+# A job that is over is not begun again; what it has done is on its disk.
+$here delete rayjob frostbite-laptop --ignore-not-found
+kubectl apply --kustomize .
+echo "What goes on: $here logs --follow --selector=app=submitter"
+echo "Ray's page:   $here port-forward service/\$($here get raycluster --output name | cut -d/ -f2)-head-svc 8265"

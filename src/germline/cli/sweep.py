@@ -1,0 +1,286 @@
+"""`germline sweep`: many runs that differ in a few settings, one table and one figure."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from germline.cli import display, options
+from germline.cli.charts import counted, duration, number
+from germline.cli.options import (
+    Audit,
+    Backend,
+    Certificate,
+    Insecure,
+    Key,
+    TokenFile,
+    Trust,
+    Workers,
+)
+from germline.cli.output import console, is_terminal, say, say_json, table
+from germline.cli.train import Set
+from germline.errors import InputError, printable
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from germline.sweep import Result, Row, Sweep
+    from germline.sweep.plan import Job
+
+WIDEST = 200  # columns of a table in a pipe
+
+
+def sweep(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="SWEEP.toml|SWEEP",
+            help="A sweep file, or the folder of a sweep to go on with.",
+            autocompletion=options.complete_sweep,
+        ),
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="The folder of the sweep; sweeps/NAME if not given.")
+    ] = None,
+    set_: Set = None,
+    backend: Backend = None,
+    workers: Workers = None,
+    token_file: TokenFile = None,
+    certificate: Certificate = None,
+    key: Key = None,
+    insecure: Insecure = False,
+    audit: Audit = None,
+    jobs: Annotated[
+        int,
+        typer.Option(min=1, max=256, help="Runs at once, with a share of the workers each."),
+    ] = 1,
+    table_: Annotated[
+        bool, typer.Option("--table", help="Run nothing: table and figure of what is finished.")
+    ] = False,
+    trust: Trust = False,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object per run.")] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="One line per run, as in a pipe.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Show nothing, unless something goes wrong.")
+    ] = False,
+) -> None:
+    """Do many runs that differ in a few settings, or go on with them; then a table and a figure.
+
+    The exit code is 0 if all runs are finished, and 1 if some failed.
+    """
+    display.check(json=json, plain=plain, quiet=quiet)
+    with options.signals() as caught:
+        changes = options.changes(
+            set_,
+            backend=backend,
+            workers=workers,
+            token_file=token_file,
+            certificate=certificate,
+            key=key,
+            insecure=insecure,
+            audit=audit,
+        )
+        options.prepare(trust)
+        from germline import sweep as sweeps
+
+        folder = sweeps.place(source, out)
+        if table_:
+            _refuse_beside_table(changes, jobs)
+            found = sweeps.Sweep(folder)
+            _end(found, found.write(), json=json, quiet=quiet)
+            return
+        made = sweeps.planned(source, changes, trust=trust)
+        screen = _choose(folder, jobs, json=json, plain=plain, quiet=quiet)
+        failed = sweeps.evolve(
+            folder,
+            made,
+            count=jobs,
+            trust=trust,
+            begun=screen.begin,
+            show=screen.run,
+            listener=screen.ran,
+            stopped=lambda: bool(caught),
+            warn=_warn,
+        )
+        if caught:
+            screen.stop(_again(folder, jobs, trust))
+        else:
+            found = sweeps.Sweep(folder)
+            _end(found, found.table, json=json, quiet=quiet)
+    for result in failed:
+        where, words = str(result.job.folder), str(result.error)
+        _warn(words if words.startswith(where) else f"{where}: {words}")
+    if caught:
+        raise typer.Exit(128 + caught[0])
+    raise typer.Exit(1 if failed else 0)
+
+
+class Screen:
+    """What is seen of a sweep while it works: a line per run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.done = self.runs = 0
+
+    def begin(self, finished: int, runs: int) -> None:
+        """How many runs there are."""
+        self.done, self.runs = finished, runs
+        done = f", {finished:,} finished" if finished else ""
+        self.say(f"{self.folder}: {counted(runs, 'run')}{done}")
+
+    def run(self, job: "Job") -> display.Quiet:
+        """How a run is shown."""
+        return display.Quiet(job.folder, job.resolved.spec)
+
+    def ran(self, result: "Result") -> None:
+        """What became of a run."""
+        where = f"{result.job.cell}/{result.job.folder.name}"
+        if result.error is not None:
+            self.say(f"{where}: failed")
+        elif result.reason is not None and result.totals is not None:
+            self.done += 1
+            totals = result.totals
+            self.say(
+                f"{self.done:>{len(str(self.runs))},} of {self.runs:,}  {where}  "
+                f"champion {'none' if result.score is None else number(result.score)}  "
+                f"{counted(totals.generations, 'generation')}  {totals.frames:,} frames  "
+                f"{duration(totals.seconds)}"
+            )
+
+    def stop(self, again: str) -> None:
+        """Stopped from outside."""
+        where = f"{self.folder}: stopped, {self.done:,} of {counted(self.runs, 'run')} finished"
+        say(f"{where}, nothing is lost. Go on with: {again}")
+
+    def say(self, text: str) -> None:
+        """One line."""
+        say(text)
+
+
+class Silent(Screen):
+    """Says how to go on, and nothing else."""
+
+    def say(self, text: str) -> None:
+        """Nothing."""
+
+
+class Json(Screen):
+    """One JSON object per line: begin, run, stop."""
+
+    def begin(self, finished: int, runs: int) -> None:
+        """Where, and how many."""
+        say_json({"event": "begin", "sweep": str(self.folder), "runs": runs, "finished": finished})
+
+    def ran(self, result: "Result") -> None:
+        """All numbers of a run."""
+        job, totals = result.job, result.totals
+        say_json(
+            {
+                "event": "run",
+                "run": str(job.folder),
+                "cell": job.cell,
+                "seed": job.seed,
+                "finished_by": result.reason,
+                "score": result.score,
+                "totals": totals and totals._asdict(),
+                "error": result.error,
+            }
+        )
+
+    def stop(self, again: str) -> None:
+        """Stopped from outside."""
+        say_json({"event": "stop", "sweep": str(self.folder), "again": again})
+
+
+class Live(Screen):
+    """The panel of the present run, and a line for each before it."""
+
+    def run(self, job: "Job") -> display.Quiet:
+        """A panel that goes when the run is over."""
+        return Panel(job, f"run {self.done + 1:,} of {self.runs:,}")
+
+
+class Panel(display.Live):
+    """The live display of a run, with its place in the sweep."""
+
+    def __init__(self, job: "Job", place: str) -> None:
+        self.place = f"{place} · {job.cell}"  # drawn already while the rest is made
+        super().__init__(job.folder, job.resolved.spec)
+        self.screen.transient = True
+
+    def panel(self) -> "RenderableType":
+        """The same, and the place below."""
+        from rich.text import Text
+
+        drawn: Any = super().panel()
+        drawn.subtitle, drawn.subtitle_align = Text(printable(self.place)), "left"
+        return drawn
+
+
+def _choose(folder: Path, jobs: int, *, json: bool, plain: bool, quiet: bool) -> Screen:
+    """The display that was asked for; a panel where there is a terminal and one run at a time."""
+    if json:
+        return Json(folder)
+    if quiet:
+        return Silent(folder)
+    return Screen(folder) if plain or jobs > 1 or not is_terminal() else Live(folder)
+
+
+def _refuse_beside_table(changes: dict[str, Any], jobs: int) -> None:
+    for name in changes:
+        raise InputError(f"--table: {name} cannot be changed where nothing is run")
+    if jobs > 1:
+        raise InputError("--jobs: has no meaning beside --table; give one of the two")
+
+
+def _end(found: "Sweep", rows: "list[Row]", *, json: bool, quiet: bool) -> None:
+    """The table, and where it is."""
+    if json:
+        say_json({"event": "table", "sweep": str(found.folder), "cells": rows})
+    elif not quiet:
+        _print_table(rows)
+        done, runs = sum(row.finished for row in rows), sum(row.seeds for row in rows)
+        if done < runs:
+            say(f"Only {done:,} of {counted(runs, 'run')} are finished, and no other is in this.")
+        say(f"Written to {found.folder / 'table.csv'} and {found.folder / 'figure.svg'}.")
+
+
+def _print_table(rows: "list[Row]") -> None:
+    from germline.sweep.table import labels
+
+    paid = any(row.cost for row in rows)
+    numbers = ["seeds", "median", "quartiles", "best", "gen.", "frames", "time"]
+    numbers += ["cost"] if paid else []
+    made = table("cell", *numbers, right=tuple(numbers))
+    for row, name in zip(rows, labels([row.columns for row in rows]), strict=True):
+        made.add_row(printable(name), *_numbers(row, paid))
+    screen = console()
+    if not screen.is_terminal:
+        screen.width = WIDEST  # nothing needs to be cut in a file
+    screen.print(made)
+
+
+def _numbers(row: "Row", paid: bool) -> list[str]:
+    seeds = f"{row.finished:,}" if row.finished == row.seeds else f"{row.finished:,}/{row.seeds:,}"
+    if row.median is None or row.lower is None or row.upper is None or row.best is None:
+        return [seeds]
+    return [
+        seeds,
+        number(row.median),
+        f"{number(row.lower)} – {number(row.upper)}",
+        number(row.best),
+        number(row.generations or 0.0),
+        f"{row.frames or 0:,.0f}",
+        duration(row.seconds or 0.0),
+        *([number(row.cost or 0.0)] if paid else []),
+    ]
+
+
+def _again(folder: Path, jobs: int, trust: bool) -> str:
+    """The command that goes on."""
+    at_once = f" --jobs {jobs}" if jobs > 1 else ""
+    return f"germline sweep {folder}{at_once}{' --trust' if trust else ''}"
+
+
+def _warn(text: str) -> None:
+    typer.echo(f"germline: {printable(text)}", err=True)

@@ -1,0 +1,32 @@
+"""AWS: CloudFormation of a master on demand and a fleet of spot instances that work for it."""
+
+from germline.deploy import docker
+from germline.deploy.plan import Plan
+from germline.deploy.render import render, template
+
+START = "start.sh"
+WORKERS = 180  # cores of the 360 vCPUs that an account may have as spot instances at first
+PRICE = 0.04  # dollars for an hour of a core, at most
+
+
+def files(plan: Plan) -> dict[str, str]:
+    """The template, the command that starts a stack of it, and the image."""
+    values = plan.values | {
+        "longer": plan.values["grace"] + 30,
+        "price": plan.spec.backend.price or PRICE,
+        "environment": plan.spec.task.get(plan.subject, "") if plan.subject else "",
+        "variables": "--env GERMLINE_ENVIRONMENT=${Environment} " if plan.subject else "",
+    }
+    boot = render(template("aws/boot.sh"), values)
+    values |= {
+        "master": _indented(boot + render(template("aws/master.sh"), values)),
+        "worker": _indented(boot + render(template("aws/worker.sh"), values)),
+    }
+    names = ("template.yaml", "start.sh")
+    made = {name: render(template(f"aws/{name}"), values) for name in names}
+    return {**made, **docker.files(plan, "image/")}
+
+
+def _indented(text: str) -> str:
+    """A script as it stands in the template."""
+    return "\n".join(f"{' ' * 14}{line}".rstrip() for line in text.splitlines())

@@ -1,0 +1,163 @@
+"""What is brought to a cluster: a spec that was checked, and what its image has to hold."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import germline
+from germline.errors import InputError
+from germline.run import spec as specs
+from germline.run.spec import Engine, Spec
+
+PORT = 50051  # where the master serves
+USER = 10001  # who containers run as
+DRAIN = 90  # seconds that a worker takes to go
+HOME = "/opt/germline"  # of the spec and the scripts, in the image
+SECRETS = "/run/secrets/germline"  # where containers find theirs
+MAX_CODE = 2**20  # bytes of a user's own modules
+
+_IMAGE = re.compile(r"[a-z0-9][a-z0-9._/:-]{0,199}\Z")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run to be deployed.
+
+    `spec` is as it was written, but for the engine, which is the target's. `image` is what
+    containers are made of, `extras` and `packages` what is installed in it, `code` the user's own
+    modules by path. `workers` evaluate, and meet the master at `broker`: grpc, rabbitmq or ray.
+    """
+
+    spec: Spec
+    image: str
+    workers: int
+    broker: str
+    extras: tuple[str, ...]
+    packages: tuple[str, ...] = ()
+    code: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The run's name as hosts and namespaces may be called."""
+        return label(self.spec.name)
+
+    @property
+    def subject(self) -> str | None:
+        """What the task calls its environment, if it has one."""
+        return next((name for name in ("id", "game") if self.spec.task.get(name)), None)
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """What every template may ask for."""
+        return {
+            "name": self.name,
+            "image": self.image,
+            "workers": self.workers,
+            "port": PORT,
+            "user": USER,
+            "drain": DRAIN,
+            "grace": DRAIN + 30,
+            "home": HOME,
+            "secrets": SECRETS,
+            "trust": " --trust" if self.spec.imports else "",
+            "version": germline.__version__,
+        }
+
+
+def make(spec: Spec, *, workers: int, image: str | None, engine: str) -> Plan:
+    """Plan a run, whose spec can be resolved, for an engine: grpc, rabbitmq or ray."""
+    image = image or f"germline-{label(spec.name)}:{germline.__version__}"
+    if not _IMAGE.match(image):
+        raise InputError(f"--image: {image[:80]!r} is not the name of an image, such as me/run:1")
+    packages, code = _own(spec.imports)
+    return Plan(
+        spec=msgspec.structs.replace(spec, backend=_engine(spec.backend, engine)),
+        image=image,
+        workers=workers,
+        broker=engine,
+        extras=tuple(sorted({*_extras(spec), *ENGINES[engine], "tensorboard"})),
+        packages=packages,
+        code=code,
+    )
+
+
+ENGINES = {"grpc": ("grpc",), "rabbitmq": ("celery",), "ray": ("ray",)}  # and their extras
+
+
+def toml(plan: Plan) -> str:
+    """The spec as the master reads it."""
+    return specs.to_toml(plan.spec)
+
+
+def label(name: str) -> str:
+    """A name in small letters, digits and hyphens, as hosts have them."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40].strip("-") or "run"
+
+
+def _engine(given: Engine, engine: str) -> Engine:
+    """The spec's own settings that hold anywhere, and where the master meets others."""
+    kept = Engine(price=given.price, patience=given.patience, audit=given.audit)
+    if engine == "grpc":
+        return msgspec.structs.replace(
+            kept,
+            name=f"grpc://0.0.0.0:{PORT}",
+            token_file=f"{SECRETS}/token",
+            certificate=f"{SECRETS}/certificate.pem",
+            key=f"{SECRETS}/key.pem",
+        )
+    if engine == "rabbitmq":  # its password comes with the address, which is a secret
+        return msgspec.structs.replace(kept, name="amqp://broker/", token_file=f"{SECRETS}/token")
+    return msgspec.structs.replace(kept, name=engine)
+
+
+def _extras(spec: Spec) -> set[str]:
+    """What a task needs besides Germline itself."""
+    task = spec.task
+    if task["name"] == "atari":
+        return {"atari"}
+    if task["name"] == "functional" and task.get("suite", "gymnasium") != "gymnasium":
+        return {"jax-envs"}
+    if task["name"] == "gym":
+        import gymnasium
+
+        entry = str(gymnasium.spec(task["id"]).entry_point)
+        return {kind for kind in ("box2d", "mujoco") if entry.startswith(f"gymnasium.envs.{kind}")}
+    return set()
+
+
+def _own(imports: tuple[str, ...]) -> tuple[tuple[str, ...], dict[str, str]]:
+    """The packages that a spec's modules came with, and the source of those that are its own."""
+    from importlib.metadata import packages_distributions, version
+
+    packages: set[str] = set()
+    code: dict[str, str] = {}
+    owners = packages_distributions() if imports else {}
+    for top in dict.fromkeys(name.partition(".")[0] for name in imports):
+        if owned := owners.get(top):
+            packages.add(f"{owned[0]}=={version(owned[0])}")
+        else:
+            code |= _source(top)
+    if sum(map(len, code.values())) > MAX_CODE:
+        raise InputError(f"imports: over {MAX_CODE // 2**20} MiB of source, too large for an image")
+    return tuple(sorted(packages)), code
+
+
+def _source(name: str) -> dict[str, str]:
+    """The text of a module or of all modules of a package, by path."""
+    from importlib.util import find_spec
+
+    found = find_spec(name)
+    if found is None or found.origin is None or not found.origin.endswith(".py"):
+        raise InputError(f"imports: {name}: is no Python source, so it cannot go into an image")
+    origin = Path(found.origin)
+    if not found.submodule_search_locations:
+        return {origin.name: origin.read_text(encoding="utf-8")}
+    folder = origin.parent
+    return {
+        path.relative_to(folder.parent).as_posix(): path.read_text(encoding="utf-8")
+        for path in sorted(folder.rglob("*.py"))
+    }
