@@ -101,7 +101,7 @@ def moved(backend: Backend, genes: int, batch: int | None, seconds: float = SECO
     dispatcher = Dispatcher(backend)
     if batch is not None:
         dispatcher._size = batch
-        dispatcher._learn = lambda episodes, seconds: None  # type: ignore[method-assign]
+        dispatcher._learn = lambda *_: None  # type: ignore[method-assign]
     source = families(genes)
 
     def more(room: int) -> list[Request]:

@@ -8,25 +8,20 @@ alone. All tables of docs/scale.md are printed as they stand there.
                                               populations, remedies, control
 """
 
-import contextlib
 import itertools
-import math
 import os
 import subprocess
 import sys
 import tempfile
 import time
 import tracemalloc
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
-from heapq import heappop, heappush
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
+from fleet import CORES, Costs, Fleet, Outcome, barrier, drawn, endless, simulated, steadily
 
 import backends  # the benchmark beside this one
 from germline import algorithms, policies
@@ -41,19 +36,14 @@ from germline.backends.protocols import WorkerStatus
 from germline.backends.roster import Roster
 from germline.genome import Birth, Gene, Genome
 from germline.messages import Evaluation, Event, Key, Request, pack
-from germline.run import session
 from germline.run.store import Store
 
 BATCH = 64
 POPULATION = 2048
 FRAMES = 20_000  # of an evaluation, at most, in "Deep Neuroevolution"
 SPEED = 3_373  # frames a second of a core, docs/atari.md
-CORES = 96  # of a node
 NODES = (10, 100, 1_000, 10_000)
-LARGEST = 100  # nodes that are simulated one by one; of more, a part stands for all
 SECONDS = 8.0  # of a real master
-ROUNDS = 4  # evaluations per core in a generation
-LATENCY = 1e-3  # seconds, one way
 ATARI = (2.0, 0.6, FRAMES / SPEED)  # median and spread of seconds, log-normal, and the longest
 CONTROL = (5e-3, 0.6, 5e-2)
 QUIET = (100, 0.2)  # hosts, and seconds of their evaluations, by which waking up is measured
@@ -147,7 +137,7 @@ def dispatched(requests: Sequence[Request], found: dict[Key, Evaluation]) -> Non
     engine: Any = Instant(found)
     dispatcher = Dispatcher(engine)
     dispatcher._size = BATCH
-    dispatcher._learn = lambda episodes, seconds: None  # type: ignore[method-assign]
+    dispatcher._learn = lambda *_: None  # type: ignore[method-assign]
     assert sum(map(len, dispatcher.run(requests))) == len(requests)
 
 
@@ -303,7 +293,7 @@ def fixed(backend: Any, batch: int) -> Dispatcher:  # noqa: ANN401 - any engine
     """A dispatcher whose batches keep their size."""
     dispatcher = Dispatcher(backend)
     dispatcher._size = batch
-    dispatcher._learn = lambda episodes, seconds: None  # type: ignore[method-assign]
+    dispatcher._learn = lambda *_: None  # type: ignore[method-assign]
     return dispatcher
 
 
@@ -389,29 +379,6 @@ def parts() -> None:
     )
 
 
-@dataclass(frozen=True)
-class Costs:
-    """Seconds of the master: the constants of the simulation."""
-
-    ask: float  # of an evaluation, before a generation can begin
-    move: float  # of an evaluation: out, back, into the store
-    tell: float  # of an evaluation, after a generation
-    message: float  # there and back
-    wake: float  # more, for one that found the master asleep
-    host: float  # to look at one host
-    waiting: float  # to look at one request that is out
-
-    @property
-    def each(self) -> float:
-        """Of an evaluation, whenever."""
-        return self.ask + self.move + self.tell
-
-    def times(self, factor: float) -> "Costs":
-        """The same where one stands for `factor`."""
-        names = ("ask", "move", "tell", "message", "wake", "waiting")
-        return replace(self, **{name: getattr(self, name) * factor for name in names})
-
-
 @cache
 def costs(genes: int = 10) -> Costs:
     """As measured."""
@@ -452,244 +419,6 @@ def limits() -> None:
     )
 
 
-# A fleet on a simulated clock.
-
-
-class Clock:
-    """What the dispatcher takes for time."""
-
-    now = 0.0
-
-    def monotonic(self) -> float:
-        """The simulated moment."""
-        return self.now
-
-
-@dataclass
-class Fleet:
-    """An engine whose workers exist on a clock alone. What the master does moves the clock on.
-
-    A slot holds two batches at most, as with all engines. `bundle` batches travel as one message.
-    """
-
-    clock: Clock
-    nodes: int  # that are looked at
-    slots: int
-    seconds: Iterator[float]  # that evaluations take
-    costs: Costs
-    latency: float = LATENCY
-    bundle: int = 1
-    busy: float = 0.0  # seconds of the master
-    done: int = 0
-    played: list[tuple[float, float]] = field(default_factory=list)  # from, to
-
-    def __post_init__(self) -> None:
-        self.free = [0.0] * self.slots  # when each slot has done all it holds
-        self.room = deque([*range(self.slots)] * dispatching.IN_FLIGHT)  # empty ones first
-        self.waiting: deque[Sequence[Request]] = deque()
-        self.coming: list[tuple[float, int, int, Sequence[Request], float]] = []
-        self.given = 0
-        self.looked = -math.inf
-
-    def look(self) -> None:
-        """Who is there is told, as a session does it."""
-        if self.clock.now >= self.looked + session.LOOK:
-            self.looked = self.clock.now
-            self.workers()
-
-    def work(self, seconds: float) -> None:
-        """The master is at something."""
-        self.clock.now += seconds
-        self.busy += seconds
-
-    def submit(self, batch: Sequence[Request], avoid: str = "") -> None:
-        """Send a batch to a slot, or keep it until one has room."""
-        self.work(0.5 * (self.costs.message / self.bundle + self.costs.move * len(batch)))
-        self.waiting.append(batch)
-        self._feed()
-
-    def _feed(self) -> None:
-        while self.waiting and self.room:
-            batch, slot = self.waiting.popleft(), self.room.popleft()
-            took = sum(next(self.seconds) for r in batch for _ in r.episode_seeds)
-            begun = max(self.clock.now + self.latency, self.free[slot])
-            self.free[slot] = begun + took
-            self.played.append((begun, begun + took))
-            self.given += 1
-            heappush(self.coming, (begun + took + self.latency, self.given, slot, batch, took))
-
-    def results(self, timeout: float) -> Iterator[Event]:
-        """What has come in by now, or comes in first."""
-        coming, clock = self.coming, self.clock
-        if coming and coming[0][0] > clock.now:
-            clock.now = min(clock.now + timeout, coming[0][0])
-            self.work(self.costs.wake)
-        while coming and coming[0][0] <= clock.now:
-            _, _, slot, batch, took = heappop(coming)
-            self.work(0.5 * (self.costs.message / self.bundle + self.costs.move * len(batch)))
-            self.room.append(slot)
-            self._feed()
-            self.done += len(batch)
-            share = took / len(batch)
-            for r in batch:
-                some = (1.0,) * len(r.episode_seeds), (9,) * len(r.episode_seeds)
-                ends = "t" * len(r.episode_seeds)
-                yield Evaluation(r.key, *some, some[1], ends, (), None, share, "h/p")
-
-    def workers(self) -> list[WorkerStatus]:
-        """Everyone, whom it takes time to look at."""
-        self.work(self.costs.host * self.nodes)
-        return [WorkerStatus("fleet", 0, 0, self.slots)]
-
-
-class Watchful(Dispatcher):
-    """The dispatcher; that it looks for who is late takes simulated time instead of real."""
-
-    def _overdue(self, now: Any) -> list[Any]:  # noqa: ANN401 - a round of its own
-        self._capacity()
-        if self._worked >= self._checked + dispatching.MOMENT:
-            self._checked = self._worked
-            fleet: Any = self.backend
-            fleet.work(fleet.costs.waiting * len(now.out))
-        return []
-
-
-@contextlib.contextmanager
-def simulated() -> Iterator[Clock]:
-    """The dispatcher lives by another clock."""
-    clock, real = Clock(), dispatching.time
-    dispatching.time = clock  # type: ignore[assignment]
-    try:
-        yield clock
-    finally:
-        dispatching.time = real
-
-
-def drawn(median: float, spread: float, longest: float, seed: int = 1) -> Iterator[float]:
-    """Seconds of evaluations: log-normal, up to the longest."""
-    numbers = np.random.default_rng(seed)
-    while True:
-        yield from np.minimum(numbers.lognormal(math.log(median), spread, 4096), longest).tolist()
-
-
-def asked(generation: int, count: int, episodes: int = 1, phase: int = 0) -> list[Request]:
-    """Requests of a generation; who they are does not matter here."""
-    nobody: Any = SimpleNamespace(parent_digest="")
-    seeds = (1,) * episodes
-    return [Request(Key("run", generation, phase, n), nobody, seeds) for n in range(count)]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a fleet did: shares of the time, and evaluations a second of one master."""
-
-    workers: float
-    master: float
-    rate: float
-
-    @property
-    def bound(self) -> str:
-        """What holds it up."""
-        if self.workers > 0.9:
-            return "nothing"
-        return "the master" if self.master > 0.9 else "the barrier"
-
-
-def fleet_of(
-    nodes: int,
-    lengths: tuple[float, float, float],
-    clock: Clock,
-    *,
-    bundle: int = 1,
-    latency: float = LATENCY,
-    largest: int = LARGEST // 5,  # without a barrier nothing depends on the slowest of many
-) -> tuple[Fleet, float]:
-    """A fleet, and how many each of its nodes stands for.
-
-    A tenth of the nodes with ten times the master's costs is as busy, and quicker to simulate.
-    """
-    factor = max(nodes / largest, 1.0)
-    slots = round(nodes / factor) * CORES
-    per = costs().times(factor)
-    return Fleet(clock, nodes, slots, drawn(*lengths), per, latency, bundle), factor
-
-
-def outcome(fleet: Fleet, begun: float, busy: float, done: int, factor: float) -> Outcome:
-    """Shares since a moment."""
-    now = fleet.clock.now
-    spans = np.array(fleet.played)
-    inside = np.clip(spans, begun, now)
-    wall = now - begun
-    worked = float((inside[:, 1] - inside[:, 0]).sum()) / (wall * fleet.slots)
-    return Outcome(worked, (fleet.busy - busy) / wall, (fleet.done - done) * factor / wall)
-
-
-def barrier(
-    nodes: int,
-    lengths: tuple[float, float, float],
-    *,
-    each: int = ROUNDS,
-    candidates: int = 0,
-    es: str = "",
-    steady: bool = False,
-) -> Outcome:
-    """Two generations of a GA, or two steps of an ES, after one to warm up."""
-    with simulated() as clock:
-        made, factor = fleet_of(nodes, lengths, clock, largest=LARGEST)
-        if es:
-            ask, tell = (1e-6 * factor * cost for cost in stepped(es, NETWORKS[es]))
-            made.costs = replace(made.costs, ask=ask, tell=tell)
-        dispatcher = Watchful(made)  # type: ignore[arg-type]
-        dispatcher._size = 1.0  # it has learned how long they take
-        if steady:
-            dispatcher._learn = lambda episodes, seconds: None  # type: ignore[method-assign]
-        begun, busy, done = 0.0, 0.0, 0
-        for number in range(3):
-            if number == 1:
-                begun, busy, done = clock.now, made.busy, made.done
-            phases = [asked(number, each * made.slots)]
-            phases += [asked(number, candidates, 30, 1)] if candidates else []
-            for requests in phases:
-                made.work(made.costs.ask * len(requests))
-                for _ in dispatcher.run(requests):
-                    made.look()
-                made.work(made.costs.tell * len(requests))
-        return outcome(made, begun, busy, done, factor)
-
-
-def endless(
-    nodes: int,
-    lengths: tuple[float, float, float],
-    *,
-    batch: int | None = None,
-    rounds: int = 16,
-    **fleet: Any,  # noqa: ANN401
-) -> Outcome:
-    """The same without a barrier: births and selection happen as answers come in."""
-    with simulated() as clock:
-        made, factor = fleet_of(nodes, lengths, clock, **fleet)
-        made.costs = replace(made.costs, move=made.costs.each, ask=0.0, tell=0.0)
-        dispatcher = Watchful(made)  # type: ignore[arg-type]
-        dispatcher._size = batch or max(1.0, dispatching.BATCH_SECONDS / lengths[0])
-        if batch is not None:
-            dispatcher._learn = lambda episodes, seconds: None  # type: ignore[method-assign]
-        return _steady(made, dispatcher, factor, round(rounds * dispatcher._size * made.slots))
-
-
-def _steady(fleet: Fleet, dispatcher: Dispatcher, factor: float, count: int) -> Outcome:
-    """So many evaluations without a barrier, and how the fleet did in the last half of them."""
-    numbers, begun, busy, done = itertools.count(), -1.0, 0.0, 0
-
-    def more(room: int) -> list[Request]:
-        return asked(next(numbers), max(room, 1))
-
-    for _ in dispatcher.run([], lambda: fleet.done >= count, more):
-        fleet.look()
-        if begun < 0 and fleet.done >= count / 2:
-            begun, busy, done = fleet.clock.now, fleet.busy, fleet.done
-    return outcome(fleet, begun, busy, done, factor)
-
-
 def row(name: str, found: Outcome, share: str = "") -> list[str]:
     """A row of a table of fleets."""
     return [
@@ -709,7 +438,9 @@ def populations() -> None:
     """How many evaluations per core a generation wants."""
     nodes, rows = NODES[0], []
     for each in (1, 4, 16, 32):
-        found = [barrier(nodes, ATARI, each=each, steady=steady) for steady in (False, True)]
+        found = [
+            barrier(costs(), nodes, ATARI, each=each, steady=steady) for steady in (False, True)
+        ]
         shares = (percent(outcome.workers) for outcome in found)
         rows.append([str(each), f"{each * nodes * CORES:,}", *shares])
     table(
@@ -722,12 +453,15 @@ def populations() -> None:
 def fleets() -> None:
     """Games, with a barrier and without."""
     rows = []
+    ask, tell = (1e-6 * cost for cost in stepped(*list(NETWORKS.items())[1]))
+    stepping = replace(costs(), ask=ask, tell=tell)
     for nodes in NODES:
         name = f"{nodes:,}"
-        rows.append(row(name, barrier(nodes, ATARI), "`ga`"))
-        rows.append(row("", barrier(nodes, ATARI, candidates=10), "`ga`, 10 candidates"))
-        rows.append(row("", endless(nodes, ATARI), "`async-ga`"))
-        rows.append(row("", barrier(nodes, ATARI, es=list(NETWORKS)[1]), "`es`"))
+        rows.append(row(name, barrier(costs(), nodes, ATARI), "`ga`"))
+        tried = barrier(costs(), nodes, ATARI, candidates=10)
+        rows.append(row("", tried, "`ga`, 10 candidates"))
+        rows.append(row("", endless(costs(), nodes, ATARI), "`async-ga`"))
+        rows.append(row("", barrier(stepping, nodes, ATARI), "`es`"))
     table(
         f"Games: evaluations of 2 s (median), at most 5.9 s; nodes of {CORES} cores, one master",
         ["nodes", "", *HEAD],
@@ -739,13 +473,13 @@ def remedies() -> None:
     """What helps where the master is at its end."""
     nodes = NODES[-1]
     rows = [
-        row("as it is", endless(nodes, ATARI)),
-        row("batches of 8, about 18 s", endless(nodes, ATARI, batch=8)),
-        row("relays that bundle 64 batches", endless(nodes, ATARI, bundle=64)),
-        row("10 masters, an island each", endless(nodes // 10, ATARI)),
-        row("20 masters, batches of 8", endless(nodes // 20, ATARI, batch=8)),
-        row("100 masters", endless(nodes // 100, ATARI)),
-        row("latency 50 ms, 100 nodes", endless(100, ATARI, latency=50e-3)),
+        row("as it is", endless(costs(), nodes, ATARI)),
+        row("batches of 8, about 18 s", endless(costs(), nodes, ATARI, batch=8)),
+        row("relays that bundle 64 batches", endless(costs(), nodes, ATARI, bundle=64)),
+        row("10 masters, an island each", endless(costs(), nodes // 10, ATARI)),
+        row("20 masters, batches of 8", endless(costs(), nodes // 20, ATARI, batch=8)),
+        row("100 masters", endless(costs(), nodes // 100, ATARI)),
+        row("latency 50 ms, 100 nodes", endless(costs(), 100, ATARI, latency=50e-3)),
     ]
     table(
         f"{nodes:,} nodes of {CORES} cores without a barrier; rates are of one master",
@@ -758,7 +492,7 @@ def control() -> None:
     """Evaluations of milliseconds."""
     rows = []
     for nodes in (1, 2, 10, 100):
-        found = endless(nodes, CONTROL, largest=1, rounds=6)
+        found = endless(costs(), nodes, CONTROL, largest=1, rounds=6)
         rows.append(row(f"{nodes:,}", found))
     table(
         f"Control: evaluations of 5 ms (median) without a barrier; nodes of {CORES} cores",
@@ -779,7 +513,7 @@ def check() -> None:
         with simulated() as clock:
             lengths = drawn(episode, 0.05, 2 * episode)  # no two hosts keep step
             fleet = Fleet(clock, hosts, hosts, lengths, per, 1e-4)
-            found = _steady(fleet, fixed(fleet, 1), 1.0, 40 * hosts)
+            found = steadily(fleet, fixed(fleet, 1), 1.0, 40 * hosts)
         for name, o in (("real", real), ("simulated", found)):
             shares = percent(o.workers), percent(o.master), f"{o.rate:,.0f}"
             rows.append([f"{hosts:,}", f"{episode} s", name, *shares])

@@ -20,6 +20,7 @@ from germline.messages import Evaluation, Failure, Key, Lost, Request, Result
 BATCH_SECONDS = 0.5  # long enough to make a message cheap, short enough to lose little
 IN_FLIGHT = 2  # batches per slot of a worker
 FIRST = 8  # episodes in a batch while it is not known how long they take
+LEARNED = 0.2  # by one answer, of how large a batch should be
 LARGEST = 4096  # episodes in a batch, so that messages are not endless
 ATTEMPTS = 5
 STRIKES = 3  # impossible answers from which on a worker is not listened to
@@ -197,7 +198,7 @@ class Dispatcher:
     def _answers(self, now: _Round) -> list[Result]:
         """What the backend has to say, the first word about each request."""
         answers: list[Result] = []
-        took: dict[int, float] = {}
+        took: dict[int, list[float]] = {}
         for event in self.backend.results(MOMENT):
             if isinstance(event, Lost):
                 answers += self._lost(now, event)
@@ -215,10 +216,11 @@ class Dispatcher:
                 now.avoid[request.key] = event.worker
                 answers += self._again(now, [request], wrong)
             else:
-                took[given.episodes] = event.seconds / len(event.returns) * given.episodes
+                seconds = event.seconds / len(event.returns) * given.episodes
+                took.setdefault(given.episodes, []).append(seconds)
                 answers += self._audited(now, request, event)
-        for episodes, seconds in took.items():
-            self._learn(episodes, seconds)
+        for episodes, found in took.items():
+            self._learn(episodes, sum(found) / len(found), len(found))
         return answers
 
     def _lost(self, now: _Round, event: Lost) -> list[Result]:
@@ -276,14 +278,17 @@ class Dispatcher:
         self.warn(f"worker {host}: is in quarantine, and not listened to any more")
         self.backend.ban(host)
 
-    def _learn(self, episodes: int, seconds: float) -> None:
-        """Aim at batches of `BATCH_SECONDS`.
+    def _learn(self, episodes: int, seconds: float, answers: int) -> None:
+        """Aim at batches of `BATCH_SECONDS`, by what the last few answers say.
 
         By what a batch of this size took, not by what an episode takes: where many are played
-        together, one alone costs almost as much as all.
+        together, one alone costs almost as much as all. Not by one answer alone: a short episode
+        among thousands would send out a thousand batches that are too large.
         """
         wanted = episodes * min(4.0, BATCH_SECONDS / max(seconds, 1e-6))
-        self._size = min(max(wanted, self._size / 2), LARGEST)
+        weight = 1 - (1 - LEARNED) ** answers
+        size = self._size * (max(wanted, self._size / 2) / self._size) ** weight
+        self._size = min(size, LARGEST)
         self._seconds = seconds / episodes
 
     def _overdue(self, now: _Round) -> list[Result]:

@@ -65,6 +65,7 @@ class Ray:
         self._pipe: Connection | None = None
         self._thread: threading.Thread | None = None
         self._proven = False  # whether any host has ever worked
+        self._fault: Exception | None = None  # of this program
         self._over = threading.Event()
 
     def open(self, problem: Problem, run: str = "") -> None:
@@ -72,7 +73,7 @@ class Ray:
         self._desk.open(problem, run)
         self._connect()
         self._bell = Bell()
-        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread = threading.Thread(target=self._serve_or_say, daemon=True)
         self._thread.start()
 
     def submit(self, batch: Sequence[Request], avoid: str = "") -> None:
@@ -81,6 +82,8 @@ class Ray:
 
     def results(self, timeout: float) -> Iterator[Event]:
         """Give what hosts have sent, and what was lost with them."""
+        if self._fault is not None:
+            raise self._fault
         if self._refusal and not self._proven:
             raise InputError(f"backend: {self._refusal}")
         yield from self._desk.taken(timeout)
@@ -177,6 +180,12 @@ class Ray:
             shutil.rmtree(self._dial.folder, ignore_errors=True)
 
     # From here on, all is done by the thread that speaks with the switchboard.
+
+    def _serve_or_say(self) -> None:
+        try:
+            self._serve()
+        except Exception as error:  # raised again where the run is
+            self._fault = error
 
     def _serve(self) -> None:
         pause, longest = BACKOFF
