@@ -15,7 +15,8 @@ from conformance.test_backends import RUNS, requests_of, resolved
 from conformance.test_engines import LONG, serial_digest, small
 from engines import CONTINUE, KILL, STOP, OfRay, Running, children, until
 from germline.address import Address
-from germline.backends.ray import Ray
+from germline.backends import Dispatcher
+from germline.backends.ray import Ray, wire
 from germline.errors import InputError
 from germline.messages import Key
 from nodes import RayCluster
@@ -91,18 +92,14 @@ def test_a_node_with_an_accelerator_takes_larger_batches():
         cluster.add(1, num_gpus=1)
         backend.open(run.problem, "run")
         until(lambda: len(backend.workers()) == 2, "both are there")
-        asked = many_of(run, 64)
-        for request in asked:
-            backend.submit([request])
-        held = until(lambda: _held(backend), "all are given out")
-        assert sorted(held) == [2, 16]
-        seen = set()
-        until(lambda: seen.update(e.key for e in backend.results(0.1)) or len(seen) == 64, "done")
-
-
-def _held(backend):
-    held = [worker.holds for worker in backend.workers()]
-    return held if len(held) == 2 and all(held) else None
+        most = {worker.name: 0 for worker in backend.workers()}
+        done = 0
+        for answers in Dispatcher(backend).run(many_of(run, 600), lambda: False):
+            done += len(answers)
+            for worker in backend.workers():
+                most[worker.name] = max(most[worker.name], worker.holds)
+    assert done == 600
+    assert max(most.values()) > 3 * min(most.values())
 
 
 def many_of(run, count):
@@ -144,8 +141,65 @@ def test_evaluating_processes_do_not_know_the_token():
             assert token not in Path(f"/proc/{child}/environ").read_bytes()
 
 
+def test_nodes_that_others_use_are_told_of_and_passed_over():
+    run = resolved(RUNS["es on a function"])
+    warnings = []
+    with RayCluster() as cluster:
+        cluster.add(2)
+        cluster.add(2)
+        with Ray(workers=2, trust=True) as first:
+            first.open(run.problem, "run")
+            until(first.workers, "the first has a node")
+            with Ray(workers=2, trust=True, warn=warnings.append) as second:
+                second.open(run.problem, "run")
+                until(lambda: list(second.results(0.1)) or second.workers(), "so has the second")
+                assert first.workers()[0].name != second.workers()[0].name
+            with Ray(trust=True, warn=warnings.append) as third:
+                third.open(run.problem, "run")
+                until(lambda: list(third.results(0.1)) or third.workers(), "so has the third")
+                until(lambda: list(third.results(0.1)) or warnings, "it is told of the other")
+    assert any("others use its cores" in text for text in warnings)
+
+
+def test_a_node_that_refuses_ends_nothing_while_there_are_others():
+    warnings = []
+    backend = Ray(warn=warnings.append)
+    backend._hear(wire.Gone("one", 1, "ale-py is not here"))
+    assert list(backend.results(0.01)) == []
+    assert warnings == ["one: does not work: ale-py is not here"]
+    backend._hear(wire.Gone("other", 0, "ale-py is not here"))
+    with pytest.raises(InputError, match="backend: ale-py is not here"):
+        list(backend.results(0.01))
+
+
+def refusal_of(backend):
+    """Why a cluster cannot be worked with."""
+
+    def work():
+        backend.open(resolved(RUNS["es on a function"]).problem, "run")
+        until(lambda: list(backend.results(0.1)), "an error comes", 120)
+
+    with backend, pytest.raises(InputError) as caught:
+        work()
+    return str(caught.value)
+
+
 @pytest.mark.parametrize("address", [Address("ray", "127.0.0.1", 9), None])
 def test_a_cluster_that_is_not_there(address, monkeypatch):
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:9")
-    with Ray(address) as backend, pytest.raises(InputError, match=r"127.0.0.1:9 cannot be reach"):
-        backend.open(resolved(RUNS["es on a function"]).problem, "run")
+    assert "127.0.0.1:9 cannot be reached" in refusal_of(Ray(address))
+
+
+def test_other_forms_of_an_address(monkeypatch):
+    monkeypatch.setenv("RAY_ADDRESS", "http://127.0.0.1:8265")
+    assert "http://127.0.0.1:8265 is not HOST:PORT" in refusal_of(Ray())
+    monkeypatch.setenv("RAY_ADDRESS", "auto")
+    monkeypatch.setenv("RAY_TMPDIR", tempfile.mkdtemp())
+    assert "auto cannot be worked with: ConnectionError: Could not find" in refusal_of(Ray())
+
+
+def test_a_wrong_token_is_said_to_be_one(monkeypatch):
+    with RayCluster() as cluster:
+        cluster.add(1)
+        monkeypatch.setenv("RAY_AUTH_TOKEN", "0" * 64)
+        assert "does it want a token" in refusal_of(Ray())

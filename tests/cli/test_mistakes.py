@@ -371,7 +371,10 @@ RUNS = {
         "--set: algorithm.sigma would make it another run; use germline fork cart --generation N",
     ),
     "resume another rule": ("resume run --set stop.scroe=1", "did you mean score"),
-    "resume another engine": ("resume cart --set backend.name=ray", "there are serial, processes"),
+    "resume another engine": (
+        "resume cart --set backend.name=dask",
+        "there are serial, processes, ray",
+    ),
     "resume at an address": ("resume cart --backend grpc://0.0.0.0", "others can reach this addre"),
     "resume without a token": (
         "resume cart --backend redis://h --token-file none",

@@ -6,6 +6,8 @@ import sys
 import venv
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent.parent
 GOLDEN = ROOT / "tests" / "golden" / "genome.json"
 
@@ -16,6 +18,7 @@ def run(*command, **options):
     return result.stdout
 
 
+@pytest.mark.slow
 def test_the_wheel_works_in_a_clean_environment(tmp_path):
     run(sys.executable, "-m", "build", "--wheel", "--outdir", tmp_path, ROOT)
     (wheel,) = tmp_path.glob("germline-*.whl")

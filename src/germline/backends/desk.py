@@ -96,8 +96,10 @@ class Desk:
         Says whether `feed` must be called, as nobody has been told to yet.
         """
         self._inbox.put(work)
-        told, self._fed = self._fed, True
-        return not told
+        if self._fed:
+            return False
+        self._fed = True
+        return True
 
     def taken(self, timeout: float) -> Iterator[Event]:
         """What has come in, for the run's thread; the first is waited for."""

@@ -191,7 +191,8 @@ class Dispatcher:
             if self._slots:
                 self._worked += min(moment - self._looked, 2 * MOMENT)
             workers = self.backend.workers()
-            self._slots, self._hosts = sum(worker.slots for worker in workers), len(workers)
+            self._slots = sum(worker.slots * worker.appetite for worker in workers)
+            self._hosts = len(workers)
             self._looked = moment
         return self._slots
 

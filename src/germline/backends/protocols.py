@@ -9,12 +9,16 @@ from germline.messages import Event, Key, Problem, Request
 
 
 class WorkerStatus(msgspec.Struct, frozen=True):
-    """A worker, how many requests it holds and has done, and how many batches it plays at once."""
+    """A worker, how many requests it holds and has done, and how many batches it plays at once.
+
+    One with an accelerator takes `appetite` batches as one.
+    """
 
     name: str
     holds: int
     done: int
     slots: int = 1
+    appetite: int = 1
 
 
 class Backend(Protocol):

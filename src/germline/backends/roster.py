@@ -91,7 +91,7 @@ class Roster:
     def status(self) -> list[WorkerStatus]:
         """Those who work."""
         return [
-            WorkerStatus(host.name, len(host.places), host.done, host.slots)
+            WorkerStatus(host.name, len(host.places), host.done, host.slots, host.appetite)
             for host in list(self.hosts.values())
             if host.ready and not host.leaving
         ]

@@ -51,7 +51,7 @@ def backend_of(
     place = engine.address
     made: Backend
     if engine.name == "ray" or (place is not None and place.scheme == "ray"):
-        made = module_of("ray").Ray(place, workers=engine.workers or 0, trust=trust)
+        made = module_of("ray").Ray(place, workers=engine.workers or 0, trust=trust, warn=warn)
         return made
     if place is None:
         return Processes(engine.workers, trust=trust)

@@ -1,5 +1,6 @@
 """A host on a node of the cluster: an actor that carries the words of a relay."""
 
+import os
 import sys
 import threading
 import time
@@ -46,6 +47,7 @@ class NodeHost:
     """The actor. Ray starts it again when it dies, with another relay in it."""
 
     def __init__(self, name: str, processes: int, trust: bool, path: tuple[str, ...]) -> None:
+        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # processes share a device
         sys.path += [place for place in path if place not in sys.path]
         self._outbox: SimpleQueue[FromWorker] = SimpleQueue()
         self._line: ActorLine | None = None
@@ -82,3 +84,5 @@ class NodeHost:
             self._refused = self._relay.run() or "it ended"
         except InputError as error:
             self._refused = str(error)
+        except BaseException:
+            os._exit(1)  # Ray starts it again

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 
 import msgspec
 
@@ -22,7 +23,7 @@ from germline.backends.desk import Desk, Seat, Stranger
 from germline.backends.line import LEASE, Bell, Blob, FromMaster, Goodbye, Hello
 from germline.backends.protocols import WorkerStatus
 from germline.backends.ray import wire
-from germline.backends.ray.wire import Connected, Dial, Dismissed, Gone, Said, Told
+from germline.backends.ray.wire import Connected, Dial, Dismissed, Gone, Held, Said, Told
 from germline.errors import InputError
 from germline.messages import Batch, Event, Key, Problem, Request, pack
 
@@ -33,6 +34,8 @@ ACCELERATED = 8  # batches that a node with an accelerator takes as one
 PATIENCE = 120.0  # seconds in which a cluster must answer
 MOMENT = 0.2
 KNOCK = 5.0  # seconds
+SHORT = 20  # characters
+TRIES = 3
 GRACE = 15.0  # seconds to leave it
 BACKOFF = 0.5, 30.0  # seconds until a cluster that was lost is looked for again, first and at most
 
@@ -51,16 +54,21 @@ class Ray:
         workers: int = 0,
         trust: bool = False,
         lease: float = LEASE,
+        warn: Callable[[str], None] = lambda text: None,
     ) -> None:
-        place = "" if address is None else address.url
+        place = os.environ.get("RAY_ADDRESS", "") if address is None else address.url
+        place = "" if place == "local" else place
         path = tuple(os.path.abspath(p) for p in sys.path) if trust else ()  # noqa: PTH100
         self._dial = Dial(place, workers, trust, path, "")
         self._desk = Desk(lease)
+        self._warn = warn
+        self._warnings: deque[str] = deque()
         self._bell: Bell | None = None
         self._calls: deque[Callable[[], None]] = deque()
         self._seats: dict[str, Seat] = {}
         self._instances: dict[str, str] = {}
-        self._refusal = ""
+        self._refusal = ""  # why nobody works
+        self._folder = ""  # of a cluster made here
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe: Connection | None = None
         self._thread: threading.Thread | None = None
@@ -69,9 +77,9 @@ class Ray:
         self._over = threading.Event()
 
     def open(self, problem: Problem, run: str = "") -> None:
-        """Join the cluster; hosts are started on its nodes from now on."""
+        """Begin to join the cluster; hosts are started on its nodes as soon as it answers."""
         self._desk.open(problem, run)
-        self._connect()
+        _knock(self._dial.address)
         self._bell = Bell()
         self._thread = threading.Thread(target=self._serve_or_say, daemon=True)
         self._thread.start()
@@ -82,6 +90,8 @@ class Ray:
 
     def results(self, timeout: float) -> Iterator[Event]:
         """Give what hosts have sent, and what was lost with them."""
+        while self._warnings:
+            self._warn(self._warnings.popleft())
         if self._fault is not None:
             raise self._fault
         if self._refusal and not self._proven:
@@ -113,7 +123,6 @@ class Ray:
             self._thread = None
             self._bell.close()
             self._bell = None
-        self._hang_up()
 
     def __enter__(self) -> "Ray":
         return self
@@ -130,13 +139,17 @@ class Ray:
         if self._bell is not None:
             self._bell.ring()
 
+    # From here on, all is done by the thread that speaks with the switchboard, which must be the
+    # one that starts it: the switchboard ends with it.
+
     def _connect(self) -> None:
         """Start the switchboard, and wait until it has found the cluster."""
-        place = self._dial.address or os.environ.get("RAY_ADDRESS", "")
+        place = self._dial.address
         _knock(place)
         if not place:
-            folder = tempfile.mkdtemp(prefix="germline-ray-")  # short, as sockets lie in it
-            self._dial = msgspec.structs.replace(self._dial, folder=folder)
+            self._folder = _folder()
+            inner = str(Path(self._folder) / "ray")  # Ray opens its folder to all, not the outer
+            self._dial = msgspec.structs.replace(self._dial, folder=inner)
         mine, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
@@ -165,7 +178,8 @@ class Ray:
         if error:
             self._hang_up()
             where = place or "a cluster made here"
-            raise InputError(f"backend: {where} cannot be worked with: {_first(error)}")
+            hint = "; does it want a token, in RAY_AUTH_TOKEN?" if place else ""
+            raise InputError(f"backend: {where} cannot be worked with: {_short(error)}{hint}")
 
     def _hang_up(self) -> None:
         if self._pipe is not None and self._process is not None:
@@ -176,18 +190,29 @@ class Ray:
                 self._process.kill()
                 self._process.wait()
             self._pipe = self._process = None
-        if self._dial.folder:
-            shutil.rmtree(self._dial.folder, ignore_errors=True)
-
-    # From here on, all is done by the thread that speaks with the switchboard.
+        if self._folder:
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def _serve_or_say(self) -> None:
         try:
             self._serve()
         except Exception as error:  # raised again where the run is
             self._fault = error
+        finally:
+            self._desk.farewell()
+            self._hang_up()
+
+    def _first(self) -> None:
+        """Join the cluster. Its client server, which is slow to begin, may be asked again."""
+        for attempts in range(TRIES if self._dial.address.startswith("ray://") else 1, 0, -1):
+            try:
+                return self._connect()
+            except InputError:
+                if attempts == 1 or self._over.is_set():
+                    raise
 
     def _serve(self) -> None:
+        self._first()
         pause, longest = BACKOFF
         while not self._over.is_set():
             if self._pipe is None:
@@ -205,7 +230,6 @@ class Ray:
                     self._desk.gone(seat, "was on a cluster that is gone", blamed=False)
                 self._seats.clear()
                 self._hang_up()
-        self._desk.farewell()
 
     def _turn(self, pipe: Connection | None, bell: Bell | None) -> None:
         """Do what the run's thread wants, and hear what there is, waiting for either."""
@@ -215,16 +239,27 @@ class Ray:
         bell.silence()
         while self._calls:
             self._calls.popleft()()
-        if pipe in heard:
-            message = wire.from_switchboard.decode(pipe.recv_bytes())
-            if isinstance(message, Said):
-                self._said(message)
-            elif isinstance(message, Gone):
-                self._refusal = message.refused or self._refusal
-                self._leave(message.host, message.refused or "is gone")
-            else:
-                self._refusal = f"Ray failed: {_first(message.error)}"
+        while pipe in heard and pipe.poll():  # all of it, before anybody is silent
+            self._hear(wire.from_switchboard.decode(pipe.recv_bytes()))
         self._desk.look()
+
+    def _hear(self, message: wire.FromSwitchboard) -> None:
+        if isinstance(message, Said):
+            self._said(message)
+        elif isinstance(message, Gone):
+            self._leave(message.host, message.refused or "is gone")
+            if message.refused:
+                self._refused(message.host, message.refused, message.others)
+        elif isinstance(message, Held):
+            self._warnings.append(f"{message.host}: others use its cores, so it is waited for")
+        else:
+            self._refusal = f"Ray failed: {_short(message.error)}"
+
+    def _refused(self, host: str, reason: str, others: int) -> None:
+        """A host does not work: a warning, or if there is no other, the end."""
+        self._warnings.append(f"{host}: does not work: {reason}")
+        if not others:
+            self._refusal = reason
 
     def _said(self, said: Said) -> None:
         for data in said.messages:
@@ -245,9 +280,10 @@ class Ray:
                     self._desk.hear(seat, message)
                     self._proven = self._proven or seat.host.ready
             except Stranger as error:
-                self._refusal = str(error)
                 self._leave(said.host, "is refused")
                 self._send(Dismissed(said.host))
+                self._refused(said.host, str(error), len(self._seats))
+                return
 
     def _leave(self, host: str, reason: str) -> None:
         seat = self._seats.pop(host, None)
@@ -272,12 +308,21 @@ class Ray:
                 self._pipe.send_bytes(wire.encode(message))
 
 
-def _first(text: str) -> str:
-    return text.strip().partition("\n")[0]
+def _short(text: str) -> str:
+    """What Ray says, in a line."""
+    return " ".join(text.split())[:200].rstrip(".:")
+
+
+def _folder() -> str:
+    """A folder for a cluster made here, by a name that is short enough for sockets in it."""
+    place = None if len(tempfile.gettempdir()) < SHORT else "/tmp"
+    return tempfile.mkdtemp(prefix="germline-ray-", dir=place)
 
 
 def _knock(place: str) -> None:
     """Say at once that nobody is there; Ray itself would try for minutes."""
+    if "://" in place and not place.startswith("ray://"):
+        raise InputError(f"backend: {place} is not HOST:PORT or ray://HOST:PORT; see RAY_ADDRESS")
     host, colon, port = place.removeprefix("ray://").rpartition(":")
     if not colon or not port.isdecimal():
         return  # none, or a word of Ray's such as auto

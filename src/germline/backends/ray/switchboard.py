@@ -11,22 +11,28 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any
 
 from germline.backends.ray import wire
-from germline.backends.ray.wire import Connected, Dial, Dismissed, Gone, Said, Told
+from germline.backends.ray.wire import Connected, Dial, Dismissed, Gone, Held, Said, Told
 from germline.backends.worker import die_with
 
 MOMENT = 0.2
 LOOK = 1.0  # seconds between two looks at which nodes there are
+HELD = 20.0  # seconds after which an actor that has not begun is waiting for others' cores
+LATER = 30.0  # seconds after which a node that was held is tried again
 BLOBS = 4  # that are kept in the cluster's memory
 STORE = 512 * 2**20  # bytes of that memory, in a cluster made here
 # What Ray is told before it is imported: not to report who uses it, nor to change its ways.
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 # For a cluster made here: it listens to this machine only, and to those who know its token.
 PRIVATE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "token"}
+
+
+class MasterGone(Exception):  # noqa: N818 - what happened
+    """There is nobody to do this for."""
 
 
 @dataclass
@@ -38,6 +44,9 @@ class _Node:
     slots: int
     accelerated: bool
     asked: Any = None
+    since: float = field(default_factory=time.monotonic)
+    begun: bool = False  # whether the actor has said anything
+    held: bool = False
 
 
 class Switchboard:
@@ -49,6 +58,8 @@ class Switchboard:
         self._ray: Any = None
         self._nodes: dict[str, _Node] = {}
         self._dismissed: set[str] = set()
+        self._later: dict[str, float] = {}
+        self._wanted: tuple[int, Any] = (0, None)  # cores that are missing, and the wish for them
         self._blobs: OrderedDict[str, Any] = OrderedDict()
         self._looked = 0.0
 
@@ -69,11 +80,14 @@ class Switchboard:
             self._hear()
 
     def _say(self, message: wire.FromSwitchboard) -> None:
-        self._master.send_bytes(wire.encode(message))
+        try:
+            self._master.send_bytes(wire.encode(message))
+        except OSError:
+            raise MasterGone from None
 
     def _connect(self) -> None:
         """Join the cluster, or make one that nobody else can reach."""
-        there = self._dial.address or os.environ.get("RAY_ADDRESS")
+        there = self._dial.address
         private = {} if there else {**PRIVATE, "RAY_AUTH_TOKEN": secrets.token_hex(32)}
         os.environ.update({**QUIET, **private})
         import ray  # which looks at all of this
@@ -91,25 +105,20 @@ class Switchboard:
                 _temp_dir=self._dial.folder,
                 **quiet,
             )
-        if self._dial.workers:
-            from ray.autoscaler.sdk import request_resources
-
-            with contextlib.suppress(Exception):  # a cluster may have no autoscaler
-                request_resources(num_cpus=self._dial.workers)
 
     def _look(self) -> None:
         """Give every node with cores an actor, up to as many cores as are wanted."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+        self._look_for_held()
         here = {node.node for node in list(self._nodes.values())}
         for found in self._ray.nodes():
             name, slots = _name(found), int(found["Resources"].get("CPU", 0))
             if self._dial.workers:
-                used = sum(node.slots for node in list(self._nodes.values()))
-                slots = min(slots, self._dial.workers - used)
+                slots = min(slots, self._missing())
             if not found["Alive"] or found["NodeID"] in here or name in self._dismissed:
                 continue
-            if slots < 1:
+            if slots < 1 or time.monotonic() < self._later.get(name, 0.0):
                 continue
             accelerators = found["Resources"].get("GPU", 0)
             actor = self._kind.options(
@@ -120,6 +129,43 @@ class Switchboard:
             node = _Node(found["NodeID"], actor, slots, bool(accelerators))
             self._ask(node)
             self._nodes[name] = node
+        if self._dial.workers:
+            self._wish(self._missing())
+
+    def _missing(self) -> int:
+        """How many of the cores that are wanted have no actor."""
+        return self._dial.workers - sum(node.slots for node in list(self._nodes.values()))
+
+    def _look_for_held(self) -> None:
+        """Tell of nodes whose cores others use; where not all are needed, try another first."""
+        for name, node in list(self._nodes.items()):
+            if node.begun or time.monotonic() < node.since + HELD:
+                continue
+            if not node.held:
+                node.held = True
+                self._say(Held(name))
+            if self._dial.workers:
+                self._later[name] = time.monotonic() + LATER
+                self._drop(name)
+
+    def _wish(self, missing: int) -> None:
+        """Let an autoscaler see how many cores there should be more.
+
+        By a placement group, which is what autoscalers look at and which ends with this program.
+        It is given up once there are so many, so that actors can have them.
+        """
+        from ray.util.placement_group import placement_group, remove_placement_group
+
+        before, group = self._wanted
+        if group is not None and (missing != before or group.wait(0)):
+            remove_placement_group(group)
+            group = None
+        if missing > 0 and group is None and not self._free(missing):
+            group = placement_group([{"CPU": 1}] * missing)
+        self._wanted = (missing, group)
+
+    def _free(self, cores: int) -> bool:
+        return bool(self._ray.available_resources().get("CPU", 0) >= cores)
 
     def _ask(self, node: _Node) -> None:
         node.asked = node.actor.hear.remote()
@@ -142,14 +188,15 @@ class Switchboard:
                 messages, refused = self._ray.get(answer)
             except self._ray.exceptions.RayError:
                 self._drop(name)
-                self._say(Gone(name))
+                self._say(Gone(name, len(self._nodes)))
                 continue
+            node.begun = True
             if messages:
                 self._say(Said(name, node.accelerated, tuple(messages)))
             if refused:
                 self._dismissed.add(name)
                 self._drop(name)
-                self._say(Gone(name, refused))
+                self._say(Gone(name, len(self._nodes), refused))
             else:
                 self._ask(node)
 
@@ -161,11 +208,19 @@ class Switchboard:
 
     def _listen(self) -> None:
         """Pass on what the master says, until it hangs up."""
+        try:
+            self._pass_on()
+        except MasterGone:
+            self._end()
+        finally:
+            os._exit(1)  # a switchboard that does not listen is worse than none
+
+    def _pass_on(self) -> None:
         while True:
             try:
                 message = wire.from_desk.decode(self._master.recv_bytes())
             except (EOFError, OSError):
-                self._end()
+                raise MasterGone from None
             if isinstance(message, Told):
                 node = self._nodes.get(message.host)
                 if node is not None:
@@ -185,11 +240,6 @@ class Switchboard:
 
     def _end(self) -> None:
         """Leave the cluster: its actors end, and a cluster made here with them."""
-        if self._dial.workers:
-            from ray.autoscaler.sdk import request_resources
-
-            with contextlib.suppress(Exception):
-                request_resources(num_cpus=0)
         with contextlib.suppress(Exception):
             self._ray.shutdown()
         os._exit(0)
@@ -209,7 +259,7 @@ def main(descriptor: int, parent: int) -> None:
         assert isinstance(dial, Dial)
         try:
             Switchboard(master, dial).run()
-        except OSError:
-            return  # the master is gone
+        except MasterGone:
+            return
         except Exception as error:  # Ray has no common kind for what is wrong with a cluster
             master.send_bytes(wire.encode(Connected(f"{type(error).__name__}: {error}")))

@@ -52,13 +52,23 @@ class Said(msgspec.Struct, frozen=True, array_like=True, tag="said"):
 
 
 class Gone(msgspec.Struct, frozen=True, array_like=True, tag="gone"):
-    """A host is not there any more; `refused` is why it does not want to work."""
+    """A host is not there any more; `refused` is why it does not want to work.
+
+    So many `others` are there or are being started.
+    """
 
     host: str
+    others: int
     refused: str = ""
 
 
-FromSwitchboard = Connected | Said | Gone
+class Held(msgspec.Struct, frozen=True, array_like=True, tag="held"):
+    """A node cannot be worked on for now, since others use its cores."""
+
+    host: str
+
+
+FromSwitchboard = Connected | Said | Gone | Held
 
 encode = msgspec.msgpack.Encoder().encode
 from_desk = msgspec.msgpack.Decoder(FromDesk)
