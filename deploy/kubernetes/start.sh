@@ -7,17 +7,21 @@ set -eu
 cd "$(dirname "$0")"
 here="kubectl --namespace germline-frostbite-laptop"
 
-IMAGE=germline-frostbite-laptop:0.2.0
+# Every build has a tag of its own: nodes do not pull again what they have by the same name.
+IMAGE=germline-frostbite-laptop:0.2.0-$(date -u +%Y%m%d%H%M%S)
 export IMAGE
 sh image/build.sh "$@"
 ${LOAD:-docker push} "$IMAGE"
 
 kubectl apply --filename namespace.yaml
-if ! $here get secret worker >/dev/null 2>&1; then
-  umask 077
-  made=$(mktemp -d)
-  trap 'rm -rf "$made"' EXIT
-  $here delete secret master broker --ignore-not-found
+umask 077
+made=$(mktemp -d)
+trap 'rm -rf "$made"' EXIT
+trap 'exit 1' HUP INT TERM
+# Secrets fit one another, so that all are made anew if one is missing.
+there=$($here get secret master worker --ignore-not-found --output name)
+if [ "$(echo "$there" | grep -c /)" -ne 2 ]; then
+  $here delete secret master worker --ignore-not-found
   openssl rand -hex 32 > "$made/token"
   openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 3650 \
     -keyout "$made/key.pem" -out "$made/certificate.pem" -subj /CN=master -addext subjectAltName=DNS:master 2>/dev/null
@@ -26,8 +30,11 @@ if ! $here get secret worker >/dev/null 2>&1; then
   $here create secret generic worker --from-file=token="$made/token" \
     --from-file=authority.pem="$made/certificate.pem"
 fi
+for part in *.yaml; do
+  sed "s|image: \"germline-frostbite-laptop:0.2.0\"|image: \"$IMAGE\"|" "$part" > "$made/$part"
+done
 # A job cannot be changed; what it has done is on its disk.
 $here delete job master --ignore-not-found
-kubectl apply --kustomize .
+kubectl apply --kustomize "$made"
 echo "What goes on: $here logs --follow job/master"
 echo "TensorBoard:  $here port-forward job/master 6006, then http://127.0.0.1:6006"

@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import sys
 import tomllib
 from pathlib import Path
 
@@ -57,7 +58,7 @@ def test_the_spec_in_the_image_has_the_changes_and_the_engine(germline, tmp_path
     assert spec["backend"]["name"] == "grpc://0.0.0.0:50051"
     assert spec["backend"]["price"] == 0.02
     assert "maxReplicas: 20" in (tmp_path / "worker.yaml").read_text()
-    assert "image: registry.example/me/pole:7" in (tmp_path / "master.yaml").read_text()
+    assert 'image: "registry.example/me/pole:7"' in (tmp_path / "master.yaml").read_text()
 
 
 EXTRAS = {
@@ -81,7 +82,7 @@ def test_a_users_own_modules_go_into_the_image(germline, tmp_path, monkeypatch):
     words = ["deploy", "compose", "own.toml", "--out", "made"]
     assert "add --trust to run it" in refused(germline(*words))
     assert not (tmp_path / "made").exists()
-    ok(germline(*words, "--trust"))
+    assert "The image has games.py of yours;" in ok(germline(*words, "--trust"))
     image = tmp_path / "made" / "image"
     assert (image / "code" / "games.py").read_text() == GAMES.read_text()
     dockerfile = (image / "Dockerfile").read_text()
@@ -91,6 +92,76 @@ def test_a_users_own_modules_go_into_the_image(germline, tmp_path, monkeypatch):
     assert "!code" in (image / ".dockerignore").read_text().splitlines()
     for name in ("master.sh", "worker.sh"):
         assert " --trust" in (image / name).read_text()
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """A folder of modules of a user's own, and a spec that imports all."""
+    folder = tmp_path / "own"
+    package = folder / "own_package"
+    (package / "deep" / "__pycache__").mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (package / "deep" / "level.bin").write_bytes(b"\xff\x00")
+    (package / "deep" / "__pycache__" / "left.pyc").write_bytes(b"")
+    (package / ".env").write_text("SECRET=1\n")
+    (folder / "own_latin.py").write_bytes(b"# -*- coding: latin-1 -*-\nname = '\xe9'\n")
+    write(tmp_path / "own.toml", {"imports": ["games", "own_latin", "own_package.deep"]})
+    (package / "deep" / "__init__.py").write_text("")
+    monkeypatch.syspath_prepend(folder)
+    yield folder
+    for name in [name for name in sys.modules if name.startswith("own_")]:
+        del sys.modules[name]
+
+
+def test_modules_of_any_bytes_and_the_data_of_packages_go_into_the_image(germline, own, tmp_path):
+    words = ["deploy", "docker", tmp_path / "own.toml", "--out", tmp_path / "made", "--trust"]
+    assert "has games.py, own_latin.py, own_package/ of yours;" in ok(germline(*words))
+    code = tmp_path / "made" / "code"
+    assert {path.relative_to(code).as_posix() for path in code.rglob("*") if path.is_file()} == {
+        *("games.py", "own_latin.py", "own_package/__init__.py"),
+        *("own_package/deep/__init__.py", "own_package/deep/level.bin"),
+    }
+    for name in ("own_latin.py", "own_package/deep/level.bin"):
+        assert (code / name).read_bytes() == (own / name).read_bytes()
+    assert "0 written" in ok(germline(*words))
+    with (own / "own_package" / "large").open("wb") as file:
+        file.truncate(2**24)
+    assert "imports: own_package: over 16 MiB" in refused(germline(*words))
+
+
+@pytest.mark.parametrize("local", [True, False])
+def test_what_was_installed_from_a_folder_is_not_looked_for_in_an_index(
+    local, germline, own, tmp_path
+):
+    about = own / "somebodys-1.5.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: somebodys\nVersion: 1.5\n")
+    (about / "top_level.txt").write_text("own_latin\n")
+    if local:
+        url = {"url": (tmp_path / "source").as_uri(), "dir_info": {"editable": True}}
+        (about / "direct_url.json").write_text(json.dumps(url))
+    made = tmp_path / "made"
+    ok(germline("deploy", "docker", tmp_path / "own.toml", "--out", made, "--trust"))
+    assert (made / "code" / "own_latin.py").exists() == local
+    assert ("somebodys==1.5" in (made / "Dockerfile").read_text()) == (not local)
+
+
+@pytest.mark.parametrize("name", ["start.sh", "image", "image/build.sh", "master.yaml"])
+def test_links_are_not_written_through(name, germline, tmp_path):
+    words = ["deploy", "kubernetes", "cartpole", "--out", tmp_path / "made", "--force"]
+    ok(germline(*words))
+    there = tmp_path / "made" / name
+    elsewhere = tmp_path / "elsewhere"
+    there.rename(elsewhere)
+    there.symlink_to(elsewhere)
+    (tmp_path / "made" / "worker.yaml").unlink()
+    before = content(tmp_path)
+    assert refused(germline(*words)).startswith(f"{there}: is a link")
+    assert content(tmp_path) == before
+    there.unlink()
+    ok(germline(*words))
+    (tmp_path / "way").symlink_to(tmp_path / "made")
+    assert "0 written" in ok(germline(*words[:4], tmp_path / "way"))
 
 
 def test_slurm_is_asked_for_nodes(germline, tmp_path):
@@ -112,6 +183,7 @@ MISTAKES = {
     "deploy kubernetes cartpole --out x --broker kafka": "'kafka' is not one of 'grpc', 'rabbitmq'",
     "deploy slurm cartpole --out x --image me": "--image: slurm runs Germline as it is installed",
     "deploy docker cartpole --out file": "file: ",
+    "deploy aws cartpole --out x --set backend.price=0.00001": "backend.price: aws takes 0.001",
 }
 
 

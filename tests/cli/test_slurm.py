@@ -127,6 +127,13 @@ MISTAKES = {
     "partition": ("spec.toml --dry-run --partition 'a b'", "partition: 'a b' is not a name"),
     "option": ("spec.toml --dry-run --sbatch --qos", "sbatch: '--qos' is not name=value"),
     "our option": ("spec.toml --dry-run --sbatch array=9", "sbatch: array is what germline says"),
+    "our time": ("spec.toml --dry-run --sbatch time=3", "sbatch: time is what germline says"),
+    "abridged": ("spec.toml --dry-run --sbatch part=x", "sbatch: part is what germline says"),
+    "scratch": (
+        "spec.toml --dry-run --scratch local",
+        "scratch: 'local' begins neither with / nor with a $VARIABLE",
+    ),
+    "odd scratch": ("spec.toml --dry-run --scratch '/a$(b)'", "scratch: '$' cannot be in the path"),
     "setup": ("spec.toml --dry-run --setup 'a\nb'", "setup: 'a\\nb' is not one line"),
     "folder": ("spec.toml --dry-run --out 50%", "'%' cannot be in the path of a job"),
     "taken": ("spec.toml --dry-run --out taken", "taken: is there already; choose another"),
@@ -172,6 +179,27 @@ def test_a_job_in_the_queue_is_not_submitted_twice(here, germline, monkeypatch):
     assert json.loads(ok(germline("slurm", "spec.toml", "--json")))["job"] == "41"
 
 
+def test_commands_can_be_copied(here, germline):
+    out = ok(germline("slurm", "spec.toml", "--dry-run", "--out", "a b"))
+    assert out.endswith(" Do that with: sbatch 'a b/job.sh'\n")
+
+
+@pytest.mark.parametrize("patience", [600, -1])
+def test_waiting_bears_a_queue_that_does_not_answer(patience, here, germline, monkeypatch):
+    (here / "bin").mkdir()
+    executable(here / "bin/sbatch", "echo 41")
+    executable(here / "bin/squeue", "[ -e asked ] || { >asked; echo 'timed out' >&2; exit 1; }")
+    monkeypatch.setenv("PATH", f"{here}/bin", prepend=os.pathsep)
+    monkeypatch.setattr("germline.cli.slurm.PAUSE", 0.0)
+    monkeypatch.setattr("germline.cli.slurm.PATIENCE", patience)
+    code, out, err = germline("slurm", "spec.toml", "--wait")
+    if patience > 0:
+        assert (code, err) == (1, "")
+        assert out.endswith("CartPole-v1-seed-7: not finished; see runs/carts/task-0.log\n")
+    else:
+        assert (code, err) == (2, "germline: timed out\n")
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [("90", 5400), ("1:30", 90), ("05:00:00", 18000), ("1-12", 129600), ("2-0:0:5", 172805)],
@@ -194,7 +222,7 @@ echo "requeue $2" >>told
 echo "${*:3}" >>called
 case "$3 $4" in
 "germline.deploy.node port") echo 20000 ;;
-"germline.deploy.node keep") [ $# -eq 6 ] || exec sleep 60 ;;
+"germline.deploy.node keep") [ $# -eq 6 ] || exec sleep 60 && [ -z "${FULL:-}" ] ;;
 "germline worker")
     echo $$ >worker
     [ -z "${LEAVES:-}" ] || exit 2
@@ -212,13 +240,13 @@ esac""",
 class Job:
     """The script of a job with one run, without Slurm."""
 
-    def __init__(self, folder, **settings):
+    def __init__(self, folder, scratch="$HERE/${DOT}", **settings):
         self.folder = folder
         (folder / "bin").mkdir()
         for name, text in STAND_INS.items():
             executable(folder / "bin" / name, text)
         made = slurm.Settings(
-            folder=str(folder), scratch=str(folder), python=str(folder / "bin/python"), **settings
+            folder=str(folder), scratch=scratch, python=str(folder / "bin/python"), **settings
         )
         for path, text in slurm.files(small(CARTS), made).items():
             (folder / path).parent.mkdir(exist_ok=True)
@@ -228,6 +256,8 @@ class Job:
         """Run it; send signals once the master is there, and give code, output, what was told."""
         known = {
             "PATH": f"{self.folder}/bin:{os.environ['PATH']}",
+            "HERE": str(self.folder),
+            "DOT": ".",
             "SLURM_JOB_NUM_NODES": "1",
             "SLURM_JOB_NODELIST": "node0",
             "SLURM_JOB_ID": "8",
@@ -252,7 +282,7 @@ class Job:
             out = script.communicate(timeout=60)[0]
         told = self.folder / "told"
         (self.folder / "worker").unlink(missing_ok=True)
-        assert [p.name for p in self.folder.glob("germline-*")] == []
+        assert ([p.name for p in self.folder.glob("germline-*")] != []) == ("FULL" in environment)
         assert not (self.folder / ".CartPole-v1-seed-7").exists()
         return script.returncode, out, told.read_text() if told.exists() else ""
 
@@ -307,6 +337,19 @@ def test_a_signal_does_not_always_queue_it_again(signals, case, code, words, tmp
     found, out, told = Job(tmp_path)(*signals, **case)
     assert (found, told) == (code, ""), out
     assert words in out
+
+
+def test_a_run_that_cannot_be_copied_stays_on_the_node(tmp_path):
+    code, out, told = Job(tmp_path)(signal.SIGUSR1, FULL="1", SLURMD_NODENAME="node0")
+    (scratch,) = tmp_path.glob("germline-*")
+    assert (code, told) == (1, ""), out
+    assert f"/{scratch.name}/CartPole-v1-seed-7 on node0: make room, copy it from there" in out
+
+
+def test_a_variable_that_the_node_has_not_is_told(tmp_path):
+    code, out, _ = Job(tmp_path, scratch="$NOT_HERE")()
+    assert code == 2
+    assert "NOT_HERE: is not set on this node" in out
 
 
 def test_a_limit_that_comes_before_the_master_is_kept_to(tmp_path):
@@ -381,9 +424,6 @@ def test_what_a_script_calls_on_its_node(tmp_path, capfd):
     assert node.main(["port"]) == 0
     assert int(capfd.readouterr().out) in node.PORTS
     assert node.main(["keep", str(tmp_path / "none"), str(tmp_path / "copy")]) == 0
-    (tmp_path / "begun").mkdir()
-    (tmp_path / "begun/run.db").touch()
-    assert node.main(["keep", str(tmp_path / "begun"), str(tmp_path / "copy")]) == 0
     assert not (tmp_path / "copy").exists()
     run(tmp_path / "run", small())
     (tmp_path / "file").touch()

@@ -1,7 +1,9 @@
 """`germline sweep` as people and scripts meet it."""
 
 import json
+import math
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -96,6 +98,28 @@ def test_a_table_of_a_part_says_so(germline, here):
     out = ok(germline("sweep", "sweeps/mine", "--table")).splitlines()
     assert out[2].split() == ["sigma", "0.1,", "population", "6", "0/1"]
     assert out[-2] == "Only 3 of 4 runs are finished, and no other is in this."
+
+
+def test_runs_without_a_score_are_finished(germline, here):
+    broke = ("--set", "backend.price=1e9", "--set", "stop.cost=1e-6", "--set", "stop.score=inf")
+    out = ok(germline("sweep", "sweep.toml", "--trust", *broke)).splitlines()
+    assert out[4].startswith("4 of 4  ")
+    assert "  champion none  0 generations  " in out[4]
+    assert out[6].split()[:7] == ["sigma", "0.1,", "population", "4", "1", "none", "0"]
+    assert out[10:] == ["Written to sweeps/mine/table.csv and sweeps/mine/figure.svg."]
+
+
+def test_the_command_to_go_on_can_be_copied(here):
+    again = sweep._again(Path("my sweep"), 2, True)
+    assert shlex.split(again) == ["germline", "sweep", "my sweep", "--jobs", "2", "--trust"]
+
+
+def test_infinity_can_be_set():
+    given = ["a=inf", "b=-inf", "c=+inf", "d=1", "e=infinite", 'f="inf"', "g="]
+    assert options.pairs(given) == {
+        **{"a": math.inf, "b": -math.inf, "c": math.inf, "d": 1},
+        **{"e": "infinite", "f": "inf", "g": ""},
+    }
 
 
 def test_a_run_that_fails_is_told_at_the_end(germline, here):

@@ -224,7 +224,15 @@ def start(deployments, tmp_path, monkeypatch):
     programs = {
         "docker": "exit 0",
         "kubectl": """
-            case "$*" in *"get secret"*) [ -d "$KEPT/worker" ] || exit 1; exit 0;; esac
+            case "$*" in
+              *"get secret"*)
+                [ ! -e "$KEPT/broken" ] || exit 1
+                for name in master worker broker; do
+                  case "$*" in *" $name "*) [ ! -d "$KEPT/$name" ] || echo "secret/$name";; esac
+                done;;
+              *"delete secret"*) rm -rf "$KEPT/master" "$KEPT/worker" "$KEPT/broker";;
+              *"apply --kustomize"*) rm -rf "$APPLIED" && cp -R "$3" "$APPLIED";;
+            esac
             case "$*" in *"create secret generic"*) ;; *) exit 0;; esac
             name=$6
             mkdir -p "$KEPT/$name"
@@ -237,18 +245,19 @@ def start(deployments, tmp_path, monkeypatch):
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setenv("KEPT", str(tmp_path / "kept"))
+    monkeypatch.setenv("APPLIED", str(tmp_path / "applied"))
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
     (tmp_path / "tmp").mkdir()
 
-    def call(target):
+    def call(target, code=0):
         folder = tmp_path / "started" / target
         if not folder.exists():
             shutil.copytree(deployments / target, folder)
             image = folder / "image" / "build.sh"
             image.write_text("exit 0\n")
-        done = subprocess.run(
-            ["sh", folder / "start.sh"], capture_output=True, text=True, check=True
-        )
+        command = ["sh", folder / "start.sh"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == code, done.stderr
         assert list((tmp_path / "tmp").iterdir()) == []
         return folder, done.stdout
 
@@ -289,7 +298,37 @@ def test_the_secrets_of_kubernetes_fit_one_another(start, tmp_path):
     place = tmp_path / "kept" / "master"
     context.load_cert_chain(place / "certificate.pem", place / "key.pem")
     start("kubernetes")
-    assert (place / "token").read_text() == found["master/token"]
+    assert kept(tmp_path / "kept") == found
+    (tmp_path / "kept" / "broken").touch()
+    start("kubernetes", code=1)
+    (tmp_path / "kept" / "broken").unlink()
+    assert kept(tmp_path / "kept") == found
+
+
+@pytest.mark.parametrize("missing", ["master", "worker", "broker"])
+def test_secrets_are_made_anew_together(start, tmp_path, missing):
+    start("kubernetes-rabbitmq")
+    before = kept(tmp_path / "kept")
+    shutil.rmtree(tmp_path / "kept" / missing)
+    start("kubernetes-rabbitmq")
+    after = kept(tmp_path / "kept")
+    assert after.keys() == before.keys()
+    assert all(after[name] != before[name] for name in before)
+
+
+@pytest.mark.parametrize("target", KUBERNETES)
+def test_every_build_has_a_tag_of_its_own(start, tmp_path, target):
+    folder, _ = start(target)
+    images = {
+        made["image"]
+        for part in manifests(tmp_path / "applied")
+        for pod in pods(part)
+        for made in [*pod["containers"], *pod.get("initContainers", [])]
+    } - {"rabbitmq:3.13.7-management"}
+    (image,) = images
+    assert re.fullmatch(r"germline-frostbite-laptop:[0-9.]+-\d{14}", image)
+    written = {path.name for path in folder.glob("*.yaml")}
+    assert {path.name for path in (tmp_path / "applied").glob("*.yaml")} == written
 
 
 def test_the_secrets_of_a_broker_fit_one_another(start, tmp_path):

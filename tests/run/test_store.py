@@ -1,3 +1,4 @@
+import contextlib
 import os
 import random
 import shutil
@@ -306,6 +307,84 @@ def test_a_run_is_not_begun_where_one_is(store):
         assert again.run == "run"
 
 
+# Creates a run in a folder and is killed at a line of the program, the first, second or later one.
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from germline.genome import PolicyRef
+from germline.run.store import Store
+
+def create(folder):
+    Store.create(folder, PolicyRef("mlp", "0" * 64), "run", b"seed = 1").close()
+
+def killed(folder, line):
+    left = [line]
+    def trace(frame, event, argument):
+        if frame.f_code.co_filename.endswith(("run/store.py", "run/database.py")):
+            left[0] -= event == "line"
+            if not left[0]:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return trace
+    if not (child := os.fork()):
+        sys.settrace(trace)
+        create(folder)
+        os._exit(0)
+    return os.waitpid(child, 0)[1] == signal.SIGKILL
+
+def state(folder):
+    return " ".join(sorted(path.name for path in folder.iterdir()))
+
+line, again = 1, True
+while again:
+    folder = Path(sys.argv[1], str(line))
+    folder.mkdir()
+    again = killed(folder, line)
+    print(state(folder))
+    if not (folder / "run.db").exists():
+        killed(folder, line)
+    if not (folder / "run.db").exists():
+        create(folder)
+    with Store.open(folder, write=True) as store:
+        assert (store.run, store.policy.name) == ("run", "mlp")
+    assert (folder / "spec.toml").read_bytes() == b"seed = 1"
+    assert state(folder) == "lock run.db spec.toml", state(folder)
+    line += 1
+"""
+
+
+def test_a_creation_that_is_killed_leaves_no_run_or_a_whole_one(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, tmp_path], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    drafts = f"{database.STORE_DRAFT} {database.SPEC_DRAFT} lock"
+    named = f"{database.STORE_DRAFT} lock spec.toml"
+    states = set(done.stdout.splitlines())
+    assert {"", "lock", drafts, named, "lock run.db spec.toml"} <= states
+
+
+@pytest.mark.parametrize("left", [(), ("spec",), ("spec", "store")])
+def test_a_spec_of_somebody_is_never_replaced(left, tmp_path):
+    """Whatever a creation that was killed has left beside it."""
+    drafts = {"spec": database.SPEC_DRAFT, "store": database.STORE_DRAFT}
+    for name in left:
+        (tmp_path / drafts[name]).write_text("half")
+    (tmp_path / "spec.toml").write_text("mine")
+    with pytest.raises(InputError, match=r"has a spec\.toml that a run would replace"):
+        Store.create(tmp_path, POLICY, "run", b"")
+    assert (tmp_path / "spec.toml").read_text() == "mine"
+    assert not (tmp_path / "lock").exists()
+
+
+def test_other_files_stay_where_a_run_is_begun(tmp_path):
+    (tmp_path / "notes").write_text("mine")
+    (tmp_path / database.STORE_DRAFT).write_text("half")
+    (tmp_path / "run.db-wal").write_text("of a store that is gone")
+    with Store.create(tmp_path, POLICY, "run", b"") as store:
+        assert store.run == "run"
+    assert {p.name for p in tmp_path.iterdir()} == {"lock", "notes", "run.db", "spec.toml"}
+
+
 def test_network_file_systems_are_refused_to_writers(tmp_path, monkeypatch):
     folder = tmp_path / "run"
     run(folder, small())
@@ -426,6 +505,20 @@ def small_disk(tmp_path):
         )
     finally:
         subprocess.run(["umount", folder], check=True)
+
+
+def test_a_full_disk_begins_nothing(small_disk):
+    disk, _ = small_disk
+    for free in (0, 4096, 8192, 16384, 32768):
+        room = 2**20 - free - sum(p.stat().st_blocks * 512 for p in disk.rglob("*"))
+        with contextlib.suppress(OSError):
+            (disk / "ballast").write_bytes(bytes(room))
+        with pytest.raises(
+            InputError, match=r"run: (a run cannot be kept here|cannot be made|No sp)"
+        ):
+            begin(disk / "run", small())
+        assert [p.name for p in disk.iterdir()] == ["ballast"]
+        (disk / "ballast").unlink()
 
 
 def test_a_full_disk_loses_nothing_that_was_committed(small_disk, tmp_path):

@@ -10,6 +10,7 @@ import pytest
 
 from commands import content
 from germline import InputError, sweep
+from germline.run import database
 from germline.run.store import Store
 from germline.sweep import folder as folders
 from runs import SMALL, begin, digest, go_on, run, small
@@ -132,11 +133,21 @@ def test_one_that_was_killed_in_creation_is_begun_anew(here):
     made = sweep.planned(ONE, trust=True)
     with folders.held(Path("sweeps/mine")):
         folders.write(Path("sweeps/mine"), made)
-    draft = Path("sweeps/mine", SIGMA, ".begun-seed-1")
-    begin(draft, made.jobs(Path())[0].resolved.spec)
-    (draft / "run.db").write_bytes(b"half of a")
+    job = made.jobs(Path("sweeps/mine"))[0]
+    begin(job.folder, job.resolved.spec)
+    (job.folder / "run.db").rename(job.folder / database.STORE_DRAFT)
     swept()
-    assert sorted(p.name for p in draft.parent.iterdir()) == ["seed-1", "spec.toml"]
+    assert not (job.folder / database.STORE_DRAFT).exists()
+    assert digest(job.folder) == run(here / "alone", small({"algorithm.sigma": 0.1, "seed": 1}))
+
+
+def test_a_run_without_a_score_is_finished_too(here):
+    done = sweep.run(ONE, changes={"backend.price": 1e9, "stop.cost": 1e-6}, trust=True)
+    assert [(row.finished, row.seeds, row.median, row.best) for row in done.table] == [
+        (1, 1, None, None)
+    ] * 2
+    assert all(row.generations == 0 and row.cost > 0 for row in done.table)
+    assert swept("sweeps/mine") == []
 
 
 def test_what_is_there_without_a_run_is_left_alone(here):

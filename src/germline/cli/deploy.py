@@ -14,6 +14,7 @@ from germline.errors import InputError
 from germline.settings import nearest
 
 if TYPE_CHECKING:
+    from germline.deploy.plan import Files
     from germline.run.spec import Spec
 
 TARGETS = ("docker", "compose", "kubernetes", "kuberay", "slurm", "aws")
@@ -88,6 +89,8 @@ def deploy(
         return
     for path in sorted(written):
         say(f"  {path}")
+    if own := _own(made):
+        say(f"The image has {', '.join(own)} of yours; name in imports what else it is to have.")
     say(f"{out}: {counted(len(made), 'file')}, {len(written)} written. Start with: {command}")
 
 
@@ -98,7 +101,7 @@ def _files(
     image: str | None,
     broker: str | None,
     trust: bool,
-) -> tuple[dict[str, str], str]:
+) -> tuple["Files", str]:
     """The files of a target, and which of them starts it."""
     from importlib import import_module
 
@@ -112,6 +115,15 @@ def _files(
     engine = broker or ENGINES.get(target, "grpc")
     planned = plan.make(spec, workers=count, image=image, engine=engine)
     return module.files(planned), module.START
+
+
+def _own(made: "Files") -> list[str]:
+    """The user's modules among the files, and their packages as folders."""
+    from germline.deploy.docker import CODE
+
+    paths = [name.removeprefix("image/").split("/") for name in made]
+    inner = [path[1:] for path in paths if path[0] == CODE]
+    return sorted({path[0] if len(path) == 1 else f"{path[0]}/" for path in inner})
 
 
 def _command(out: Path, start: str, target: str) -> str:

@@ -161,7 +161,7 @@ def changes(
 
 
 def pairs(given: list[str]) -> dict[str, Any]:
-    """Read key=value pairs; values are JSON where they can be, text otherwise."""
+    """Read key=value pairs; values are JSON or infinite where they can be, text otherwise."""
     import msgspec
 
     from germline.address import redact
@@ -175,5 +175,5 @@ def pairs(given: list[str]) -> dict[str, Any]:
         try:
             settings[key] = msgspec.json.decode(text)
         except (msgspec.DecodeError, RecursionError):
-            settings[key] = text
+            settings[key] = float(text) if text in ("inf", "+inf", "-inf") else text
     return settings

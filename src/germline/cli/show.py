@@ -1,5 +1,6 @@
 """`germline show`, `runs` and `digest`: what is in a store, on the screen."""
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -71,7 +72,8 @@ def show(
     _curves(screen, reports)
     screen.print(_standings("The best, by the mean of all their episodes", best))
     screen.print(_lineage(lineage))
-    say(f"Watch one with: germline play {run}:{reports[-1].champion[:8]}")
+    champion = shlex.quote(f"{run}:{reports[-1].champion[:8]}")
+    say(f"Watch one with: germline play {champion}")
 
 
 def runs(

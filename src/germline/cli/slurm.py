@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 PAUSE = 5.0  # seconds between looks at the queue
+PATIENCE = 600.0  # seconds in which nobody may answer
 SAME = ("stop", "backend")  # what may differ when runs are gone on with
 
 
@@ -76,7 +78,10 @@ def slurm(
         int, typer.Option(min=1, help="Seconds between copies to the shared folder.")
     ] = 300,
     scratch: Annotated[
-        Path | None, typer.Option(help="A folder of the node's own; TMPDIR or /tmp if not given.")
+        str | None,
+        typer.Option(
+            metavar="DIR", help="A folder of the node's own, such as '$SCRATCH'; TMPDIR or /tmp."
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="The folder of all runs; runs/NAME if not given.")
@@ -129,7 +134,7 @@ def slurm(
         margin=margin,
         requeues=max_requeues,
         every=keep_every,
-        scratch=None if scratch is None else str(scratch),
+        scratch=scratch,
         folder=str(place),
         job=job,
         python=sys.executable,
@@ -252,17 +257,29 @@ def _tell(folder: Path, names: list[str], nodes: int, number: str | None) -> Non
     for task, name in enumerate(names):
         say(f"  {task}  {folder / name}")
     if number is None:
-        say(f"Nothing is submitted. Do that with: sbatch {folder}/job.sh")
+        say(f"Nothing is submitted. Do that with: sbatch {_quoted(folder / 'job.sh')}")
         return
     say(f"Submitted as job {number}. Look at the queue with: squeue --job {number}")
-    say(f"At what was reached with: germline runs {folder}; germline show {folder / names[0]}")
-    say(f"At the log of a run with: tail -f {_log(folder, 0)}")
+    runs, first = _quoted(folder), _quoted(folder / names[0])
+    say(f"At what was reached with: germline runs {runs}; germline show {first}")
+    say(f"At the log of a run with: tail -f {_quoted(_log(folder, 0))}")
     say(f"Stop with: scancel {number}. Go on later by the same command.")
 
 
 def _wait(job: str, folder: Path, names: list[str]) -> dict[str, str | None]:
-    """Wait until nothing is queued or running; give the rule that ended each run, if one did."""
-    while _queued(job):
+    """Wait until nothing is queued or running; give the rule that ended each run, if one did.
+
+    Where Slurm does not answer, it may later.
+    """
+    heard = clock.monotonic()
+    while True:
+        try:
+            if not _queued(job):
+                break
+            heard = clock.monotonic()
+        except InputError:
+            if clock.monotonic() - heard > PATIENCE:
+                raise
         clock.sleep(PAUSE)
     return {name: _finished(folder / name) for name in names}
 
@@ -278,6 +295,11 @@ def _finished(run: Path) -> str | None:
         reports, totals = store.reports(), store.totals()
     rules = specs.read(run / "spec.toml").stop
     return stop.met(rules, reports[-1] if reports else None, totals)
+
+
+def _quoted(path: Path) -> str:
+    """A path in a command to copy."""
+    return shlex.quote(str(path))
 
 
 def _log(folder: Path, task: int) -> Path:

@@ -1,5 +1,6 @@
 """`germline sweep`: many runs that differ in a few settings, one table and one figure."""
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -262,13 +263,11 @@ def _print_table(rows: "list[Row]") -> None:
 
 def _numbers(row: "Row", paid: bool) -> list[str]:
     seeds = f"{row.finished:,}" if row.finished == row.seeds else f"{row.finished:,}/{row.seeds:,}"
-    if row.median is None or row.lower is None or row.upper is None or row.best is None:
+    if not row.finished:
         return [seeds]
     return [
         seeds,
-        number(row.median),
-        f"{number(row.lower)} – {number(row.upper)}",
-        number(row.best),
+        *_scores(row),
         number(row.generations or 0.0),
         f"{row.frames or 0:,.0f}",
         duration(row.seconds or 0.0),
@@ -276,10 +275,16 @@ def _numbers(row: "Row", paid: bool) -> list[str]:
     ]
 
 
+def _scores(row: "Row") -> list[str]:
+    if row.median is None or row.lower is None or row.upper is None or row.best is None:
+        return ["none", "", ""]
+    return [number(row.median), f"{number(row.lower)} – {number(row.upper)}", number(row.best)]
+
+
 def _again(folder: Path, jobs: int, trust: bool) -> str:
     """The command that goes on."""
     at_once = f" --jobs {jobs}" if jobs > 1 else ""
-    return f"germline sweep {folder}{at_once}{' --trust' if trust else ''}"
+    return f"germline sweep {shlex.quote(str(folder))}{at_once}{' --trust' if trust else ''}"
 
 
 def _warn(text: str) -> None:

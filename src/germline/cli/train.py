@@ -1,6 +1,7 @@
 """`germline train`, `resume` and `fork`: a spec becomes a run."""
 
 import contextlib
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -159,7 +160,7 @@ def fork(
 
     folder = out or api.unused(run.with_name(f"{run.resolve().name}-fork"))
     loop.fork(run, generation, folder, options.pairs(set_ or []), trust=trust)
-    again = f"germline resume {folder}{_trusted(trust)}"
+    again = f"germline resume {shlex.quote(str(folder))}{_trusted(trust)}"
     if json:
         say_json({"run": str(folder), "generations": generation, "origin": str(run)})
     else:
@@ -235,16 +236,17 @@ def _end(
     ending: "Ending", folder: Path, shown: display.Display, trust: bool, caught: list[int]
 ) -> None:
     """Say how it ended, and what can be done next."""
+    run = f"{shlex.quote(str(folder))}{_trusted(trust)}"
     if ending.reason is not None:
-        advice = f"Watch the champion with: germline play {folder}{_trusted(trust)}"
+        advice = f"Watch the champion with: germline play {run}"
         if not ending.totals.generations:
             advice = (
                 "That is before the end of the first generation; go on with: germline resume "
-                f"{folder}{_trusted(trust)} --set stop.cost=MORE"
+                f"{run} --set stop.cost=MORE"
             )
         shown.end(ending, advice)
         return
-    shown.end(ending, f"Go on with: germline resume {folder}{_trusted(trust)}")
+    shown.end(ending, f"Go on with: germline resume {run}")
     raise typer.Exit(128 + caught[0])
 
 

@@ -9,4 +9,5 @@ kuberay     a Ray cluster made for the run
 slurm       jobs of a Slurm cluster
 aws         a master on demand and spot instances
 write       all of it on disk
+wait        what a master does first where there is a broker
 """

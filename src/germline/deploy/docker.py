@@ -1,13 +1,14 @@
 """One image for master and workers: Germline in an environment of its own, and the run's spec."""
 
 from germline.deploy import plan as plans
-from germline.deploy.plan import Plan
+from germline.deploy.plan import Files, Plan
 from germline.deploy.render import render, template
 
 START = "build.sh"
+CODE = "code"  # the folder of the user's own modules
 
 
-def files(plan: Plan, below: str = "") -> dict[str, str]:
+def files(plan: Plan, below: str = "") -> Files:
     """The files an image is built from, in a folder `below`."""
     wanted = [f"germline[{','.join(plan.extras)}]=={plan.values['version']}", *plan.packages]
     if plan.broker == "ray":
@@ -19,15 +20,15 @@ def files(plan: Plan, below: str = "") -> dict[str, str]:
     )
     values = plan.values | {
         "wanted": " ".join(f"'{name}'" for name in wanted),
-        "code": f"COPY code {plans.HOME}/code\n" if plan.code else "",
-        "path": f" \\\n    PYTHONPATH={plans.HOME}/code" if plan.code else "",
-        "ignored": "!code\n" if plan.code else "",
+        "code": f"COPY {CODE} {plans.HOME}/{CODE}\n" if plan.code else "",
+        "path": f" \\\n    PYTHONPATH={plans.HOME}/{CODE}" if plan.code else "",
+        "ignored": f"!{CODE}\n" if plan.code else "",
         "chosen": chosen,
     }
     names = ("Dockerfile", "build.sh", "master.sh", "worker.sh")
-    made = {name: render(template(f"docker/{name}"), values) for name in names}
+    made: Files = {name: render(template(f"docker/{name}"), values) for name in names}
     made[".dockerignore"] = render(template("docker/dockerignore"), values)
     made[".gitignore"] = "wheels/\n"
     made["spec.toml"] = plans.toml(plan)
-    made |= {f"code/{path}": text for path, text in plan.code.items()}
-    return {f"{below}{name}": text for name, text in made.items()}
+    made |= {f"{CODE}/{path}": data for path, data in plan.code.items()}
+    return {f"{below}{name}": data for name, data in made.items()}

@@ -1,20 +1,23 @@
 """Kubernetes: a master that goes on where it was left, workers that come with the load."""
 
 from germline.deploy import docker
-from germline.deploy.plan import PORT, SECRETS, Plan
+from germline.deploy.plan import PORT, SECRETS, Files, Plan
 from germline.deploy.render import render, template
 
 START = "start.sh"
 BROKER = 5671  # RabbitMQ's port for TLS
 
 
-def files(plan: Plan) -> dict[str, str]:
+def files(plan: Plan) -> Files:
     """The manifests, the command that makes the secrets and starts them, and the image."""
     rabbitmq = plan.broker == "rabbitmq"
     parts = ["namespace.yaml", "network.yaml", "master.yaml", "worker.yaml"]
     if rabbitmq:
         parts.append("broker.yaml")
+    held = ["master", "worker", *(["broker"] if rabbitmq else [])]
     values = plan.values | {
+        "held": " ".join(held),
+        "held_count": len(held),
         "joins": "" if rabbitmq else _arguments(f"grpc://master:{PORT}"),
         "met": "broker" if rabbitmq else "master",
         "met_at": BROKER if rabbitmq else PORT,

@@ -56,19 +56,12 @@ def keep(run: Path, folder: Path) -> None:
 
 
 def _copied(store: Path, draft: Path) -> bool:
-    """Copy a store; one that is only being begun is none yet."""
+    """Copy a store, if there is one yet."""
     if not store.exists():
         return False
-    with closing(sqlite3.connect(store)) as source:
-        try:
-            begun = source.execute("SELECT 1 FROM meta WHERE name = 'policy'").fetchone()
-        except sqlite3.OperationalError:  # it has no tables
-            begun = None
-        if begun is None:
-            return False
-        with closing(sqlite3.connect(draft)) as copy:
-            source.backup(copy)
-            copy.execute("PRAGMA journal_mode=DELETE")
+    with closing(sqlite3.connect(store)) as source, closing(sqlite3.connect(draft)) as copy:
+        source.backup(copy)
+        copy.execute("PRAGMA journal_mode=DELETE")
     return True
 
 

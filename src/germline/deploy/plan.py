@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 import germline
+from germline import disk
 from germline.errors import InputError
 from germline.run import spec as specs
 from germline.run.spec import Engine, Spec
@@ -18,7 +19,9 @@ USER = 10001  # who containers run as
 DRAIN = 90  # seconds that a worker takes to go
 HOME = "/opt/germline"  # of the spec and the scripts, in the image
 SECRETS = "/run/secrets/germline"  # where containers find theirs
-MAX_CODE = 2**20  # bytes of a user's own modules
+MAX_CODE = 2**24  # bytes of a user's own modules and their data
+
+Files = dict[str, str | bytes]  # by path
 
 _IMAGE = re.compile(r"[a-z0-9][a-z0-9._/:-]{0,199}\Z")
 
@@ -29,7 +32,8 @@ class Plan:
 
     `spec` is as it was written, but for the engine, which is the target's. `image` is what
     containers are made of, `extras` and `packages` what is installed in it, `code` the user's own
-    modules by path. `workers` evaluate, and meet the master at `broker`: grpc, rabbitmq or ray.
+    modules and their data by path. `workers` evaluate, and meet the master at `broker`: grpc,
+    rabbitmq or ray.
     """
 
     spec: Spec
@@ -38,7 +42,7 @@ class Plan:
     broker: str
     extras: tuple[str, ...]
     packages: tuple[str, ...] = ()
-    code: Mapping[str, str] = field(default_factory=dict)
+    code: Mapping[str, bytes] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -56,6 +60,7 @@ class Plan:
         return {
             "name": self.name,
             "image": self.image,
+            "joint": "-" if ":" in self.image.rpartition("/")[2] else ":",  # before one more tag
             "workers": self.workers,
             "port": PORT,
             "user": USER,
@@ -129,35 +134,55 @@ def _extras(spec: Spec) -> set[str]:
     return set()
 
 
-def _own(imports: tuple[str, ...]) -> tuple[tuple[str, ...], dict[str, str]]:
-    """The packages that a spec's modules came with, and the source of those that are its own."""
-    from importlib.metadata import packages_distributions, version
+def _own(imports: tuple[str, ...]) -> tuple[tuple[str, ...], dict[str, bytes]]:
+    """The packages that a spec's modules came with, and the source of those that are its own.
+
+    A package that was installed from a folder or an address is its own, too: an index may have
+    another by its name.
+    """
+    from importlib.metadata import distribution, packages_distributions
 
     packages: set[str] = set()
-    code: dict[str, str] = {}
+    code: dict[str, bytes] = {}
     owners = packages_distributions() if imports else {}
     for top in dict.fromkeys(name.partition(".")[0] for name in imports):
-        if owned := owners.get(top):
-            packages.add(f"{owned[0]}=={version(owned[0])}")
+        if top == germline.__name__:
+            continue  # it is there already
+        owned = [distribution(name) for name in owners.get(top, [])[:1]]
+        if owned and owned[0].read_text("direct_url.json") is None:
+            packages.add(f"{owned[0].name}=={owned[0].version}")
         else:
-            code |= _source(top)
-    if sum(map(len, code.values())) > MAX_CODE:
-        raise InputError(f"imports: over {MAX_CODE // 2**20} MiB of source, too large for an image")
+            code |= _source(top, MAX_CODE - sum(map(len, code.values())))
     return tuple(sorted(packages)), code
 
 
-def _source(name: str) -> dict[str, str]:
-    """The text of a module or of all modules of a package, by path."""
+def _source(name: str, room: int) -> dict[str, bytes]:
+    """The bytes of a module, or of all that is in the folder of a package, by path."""
     from importlib.util import find_spec
 
     found = find_spec(name)
     if found is None or found.origin is None or not found.origin.endswith(".py"):
         raise InputError(f"imports: {name}: is no Python source, so it cannot go into an image")
     origin = Path(found.origin)
-    if not found.submodule_search_locations:
-        return {origin.name: origin.read_text(encoding="utf-8")}
-    folder = origin.parent
-    return {
-        path.relative_to(folder.parent).as_posix(): path.read_text(encoding="utf-8")
-        for path in sorted(folder.rglob("*.py"))
-    }
+    inner = [origin]
+    if found.submodule_search_locations:
+        origin = origin.parent
+        inner = [path for path in sorted(origin.rglob("*")) if _is_kept(path, origin)]
+    code: dict[str, bytes] = {}
+    for path in inner:
+        try:
+            room -= disk.regular_size(path)
+            if room < 0:
+                limit = f"over {MAX_CODE // 2**20} MiB with all before it"
+                raise InputError(f"imports: {name}: {limit}, too large for an image")
+            code[path.relative_to(origin.parent).as_posix()] = path.read_bytes()
+        except OSError as error:
+            raise InputError(f"imports: {path}: {error.strerror or error}") from None
+    return code
+
+
+def _is_kept(path: Path, folder: Path) -> bool:
+    """Whether a file is part of a package, rather than of what tools have left there."""
+    parts = path.relative_to(folder).parts
+    left = any(part.startswith(".") or part == "__pycache__" for part in parts)
+    return not left and path.is_file()

@@ -32,7 +32,11 @@ _WORD = re.compile(r"[A-Za-z0-9_][\x21-\x7e]*")  # a value of sbatch
 _OPTION = re.compile(r"[a-z][a-z-]*(=[\x21-\x7e]+)?")
 _ODD = re.compile(r"[^A-Za-z0-9._-]+")  # not in the name of a folder
 _QUOTES = re.compile(r"""[%"'`$&|\\\x00-\x1f\x7f]""")
-_OURS = {"array", "job-name", "nodes", "open-mode", "output", "requeue", "signal", "wait"}
+_VARIABLE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})", re.ASCII)
+_OURS = {
+    *("account", "array", "job-name", "nodes", "open-mode", "output", "partition", "requeue"),
+    *("signal", "time", "wait"),
+}
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,9 +49,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     time.
 
     `margin` seconds before the time limit a run is stopped, to be queued again, `requeues` times at
-    most. It is kept in `scratch` on the node, TMPDIR or /tmp if not said, and copied every `every`
-    seconds to `folder`, which is where the files are as all nodes see it; if not said, the one that
-    sbatch is called in. `insecure` does without TLS between nodes, `trust` lets specs import code.
+    most. It is kept in `scratch` on the node, TMPDIR or /tmp if not said, whose $VARIABLES are
+    those of the node, and copied every `every` seconds to `folder`, which is where the files are as
+    all nodes see it; if not said, the one that sbatch is called in. `insecure` does without TLS
+    between nodes, `trust` lets specs import code.
     """
 
     nodes: Annotated[int, msgspec.Meta(ge=1)] = 1
@@ -78,11 +83,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             name = option.partition("=")[0]
             if not _OPTION.fullmatch(option):
                 raise InputError(f"sbatch: {option!r} is not name=value, such as qos=long")
-            if name in _OURS:
-                raise InputError(f"sbatch: {name} is what germline says itself")
+            if any(ours.startswith(name) for ours in _OURS):  # sbatch knows them abridged too
+                raise InputError(f"sbatch: {name} is what germline says itself, by its own options")
         for line in self.setup:
             if not line.isprintable():
                 raise InputError(f"setup: {line!r} is not one line")
+        if self.scratch is not None:
+            _in_script(self.scratch)
         if self.folder is not None and (found := _QUOTES.search(self.folder)):
             raise InputError(f"{self.folder}: {found[0]!r} cannot be in the path of a job")
         if self.time is not None and seconds(self.time) <= self.margin:
@@ -103,6 +110,16 @@ def seconds(time: str) -> int:
     if not total:
         raise InputError(f"time: {time!r} is not a time limit, such as 05:00:00 or 1-12:00:00")
     return total
+
+
+def _in_script(scratch: str) -> str:
+    """A folder of the node as the script writes it: variables are left to the node."""
+    begin = _VARIABLE.match(scratch)
+    if begin is None and not scratch.startswith("/"):
+        raise InputError(f"scratch: {scratch!r} begins neither with / nor with a $VARIABLE")
+    if found := _QUOTES.search(_VARIABLE.sub("", scratch)):
+        raise InputError(f"scratch: {found[0]!r} cannot be in the path {scratch!r}")
+    return '"' + _VARIABLE.sub(r"${\1\2:?is not set on this node}", scratch) + '"'
 
 
 def variants(spec: Spec, seeds: Sequence[int] = (), envs: Sequence[str] = ()) -> dict[str, Spec]:
@@ -159,7 +176,7 @@ def _script(spec: Spec, settings: Settings, names: Sequence[str]) -> str:
         "setup": "\n".join(settings.setup) or "# Nothing has to be set up.",
         "python": shlex.quote(settings.python),
         "folder": '"$SLURM_SUBMIT_DIR"' if folder is None else shlex.quote(folder),
-        "scratch": '"${TMPDIR:-/tmp}"' if scratch is None else shlex.quote(scratch),
+        "scratch": '"${TMPDIR:-/tmp}"' if scratch is None else _in_script(scratch),
         "runs": "\n".join(f"    {shlex.quote(name)}" for name in names),
         "every": settings.every,
         "requeues": settings.requeues,

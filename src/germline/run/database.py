@@ -1,6 +1,8 @@
 """A run's database as a file: its tables and versions, who may write, where it may lie."""
 
+import contextlib
 import os
+import shlex
 import sqlite3
 from pathlib import Path
 
@@ -11,6 +13,10 @@ NETWORK = {
     *("afs", "beegfs", "ceph", "cifs", "fuse.sshfs", "glusterfs", "gpfs", "lustre", "ncpfs"),
     *("nfs", "nfs4", "smb3", "smbfs", "fuse.glusterfs", "fuse.ceph", "fuse.s3fs", "fuse.rclone"),
 }
+
+# Files of a run that is being created. The spec's is written first and gets its name first, so that
+# a spec.toml beside the store's draft alone is that of a creation that was killed.
+SPEC_DRAFT, STORE_DRAFT = ".germline-spec.toml", ".germline-run.db"
 
 SCHEMA = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value ANY) WITHOUT ROWID;
@@ -59,8 +65,69 @@ def unwritable(folder: Path, error: Exception) -> InputError:
     reason = getattr(error, "strerror", None) or str(error)
     return InputError(
         f"{folder}: cannot be written: {reason}; what was committed is intact, "
-        f"go on with: germline resume {folder}"
+        f"go on with: germline resume {shlex.quote(str(folder))}"
     )
+
+
+def refuse_taken(folder: Path) -> None:
+    """A run is begun where there is none, nor a spec that it would replace."""
+    if (folder / "run.db").exists():
+        raise InputError(
+            f"{folder}: holds a run already; go on with it by germline resume "
+            f"{shlex.quote(str(folder))}, or choose another folder with --out"
+        )
+    if (folder / "spec.toml").exists() and not _half_named(folder):
+        raise InputError(
+            f"{folder}: has a spec.toml that a run would replace; choose another folder with --out"
+        )
+
+
+def create(folder: Path, run: str, policy: bytes, spec: bytes) -> None:
+    """Write the files of a new run, whose folder is locked.
+
+    There is no run until run.db has its name, and then it is whole; what a creation that was
+    killed has left is replaced.
+    """
+    _discard(folder)
+    with (folder / SPEC_DRAFT).open("xb") as stream:
+        stream.write(spec)
+        stream.flush()
+        os.fsync(stream.fileno())
+    with contextlib.closing(sqlite3.connect(folder / STORE_DRAFT, isolation_level=None)) as draft:
+        draft.execute("PRAGMA journal_mode=MEMORY")  # half of it is of no use to anybody
+        draft.executescript(f"BEGIN;{SCHEMA}PRAGMA user_version={VERSION};")
+        draft.executemany("INSERT INTO meta VALUES (?, ?)", [("run", run), ("policy", policy)])
+        draft.execute("COMMIT")
+    (folder / SPEC_DRAFT).replace(folder / "spec.toml")
+    (folder / STORE_DRAFT).replace(folder / "run.db")
+
+
+def undo(folder: Path) -> None:
+    """Take a creation back, as far as it came."""
+    with contextlib.suppress(OSError):
+        (folder / "run.db").replace(folder / STORE_DRAFT)
+    with contextlib.suppress(OSError):
+        _discard(folder)
+        (folder / "lock").unlink()
+
+
+def has_strangers(folder: Path) -> bool:
+    """Whether a folder without a run has other files than those of a creation that was killed."""
+    ours = {"lock", SPEC_DRAFT, STORE_DRAFT} | ({"spec.toml"} if _half_named(folder) else set())
+    return any(path.name not in ours for path in folder.iterdir())
+
+
+def _half_named(folder: Path) -> bool:
+    """Whether a creation was killed when its spec had a name already and its store had not."""
+    return (folder / STORE_DRAFT).exists() and not (folder / SPEC_DRAFT).exists()
+
+
+def _discard(folder: Path) -> None:
+    """Remove what a creation that was killed has left, and the log of a store that is gone."""
+    if _half_named(folder):
+        (folder / "spec.toml").unlink(missing_ok=True)
+    for name in (STORE_DRAFT, SPEC_DRAFT, "run.db-wal", "run.db-shm"):
+        (folder / name).unlink(missing_ok=True)
 
 
 def connect(path: Path) -> sqlite3.Connection:
@@ -118,6 +185,14 @@ def locked(folder: Path) -> int:
             f"{folder}: is in use by another process; wait for it or stop it"
         ) from None
     return descriptor
+
+
+def unlock(descriptor: int) -> None:
+    """Give a lock back, also where a process that is just being started has it from this one."""
+    import fcntl
+
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    os.close(descriptor)
 
 
 def has_locks() -> bool:

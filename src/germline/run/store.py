@@ -7,7 +7,6 @@ loses only what was not yet committed, and resuming evaluates only what is missi
 import contextlib
 import hashlib
 import math
-import os
 import re
 import sqlite3
 import struct
@@ -21,7 +20,6 @@ import msgspec
 
 from germline.algorithms.protocols import Report
 from germline.blobs import BlobFolder, sha256
-from germline.disk import write_atomically
 from germline.errors import InputError, shorten
 from germline.genome import MAX_GENES, Birth, Gene, Genome, PolicyRef, Root, Snapshot
 from germline.messages import Key, Request, Result, encode
@@ -49,31 +47,19 @@ class Store:
     def create(cls, folder: Path, policy: PolicyRef, run: str, spec: bytes) -> "Store":
         """Begin a new run in a folder: its spec and an empty store, both or none."""
         database.refuse_network(folder)
-        path = folder / "run.db"
-        _refuse_taken(folder)
+        database.refuse_taken(folder)
         lock = database.locked(folder)
-        connection = None
         try:
-            _refuse_taken(folder)  # another process may have been quicker
+            database.refuse_taken(folder)  # another process may have been quicker
         except InputError:
-            os.close(lock)
+            database.unlock(lock)
             raise
         try:
-            write_atomically(folder / "spec.toml", spec)
-            connection = database.connect(path)
-            tables = f"{database.SCHEMA}PRAGMA user_version={database.VERSION}"
-            connection.executescript(f"BEGIN;{tables};COMMIT;")
-            connection.executemany(
-                "INSERT INTO meta VALUES (?, ?)",
-                [("run", run), ("policy", msgspec.json.encode(policy))],
-            )
+            database.create(folder, run, msgspec.json.encode(policy), spec)
+            connection = database.connect(folder / "run.db")
         except (sqlite3.Error, OSError) as error:
-            if connection is not None:
-                connection.close()
-            for name in ("run.db", "run.db-wal", "run.db-shm", "spec.toml", "lock"):
-                with contextlib.suppress(OSError):
-                    (folder / name).unlink(missing_ok=True)
-            os.close(lock)
+            database.undo(folder)
+            database.unlock(lock)
             reason = getattr(error, "strerror", None) or error
             raise InputError(f"{folder}: a run cannot be kept here: {reason}") from None
         return cls(folder, connection, lock)
@@ -109,7 +95,7 @@ class Store:
             if connection is not None:
                 connection.close()
             if lock is not None:
-                os.close(lock)
+                database.unlock(lock)
             if isinstance(error, InputError):
                 raise
             raise InputError(f"{path}: cannot be read: {error}") from None
@@ -118,7 +104,7 @@ class Store:
         """Close the file and let others write."""
         self._db.close()
         if self._lock is not None:
-            os.close(self._lock)
+            database.unlock(self._lock)
             self._lock = None
 
     def __enter__(self) -> "Store":
@@ -491,16 +477,3 @@ class Store:
             yield from self._db.execute(query, values)
         except sqlite3.DatabaseError as error:
             raise InputError(f"{self.folder / 'run.db'}: cannot be read: {error}") from None
-
-
-def _refuse_taken(folder: Path) -> None:
-    """A run is begun where there is none, nor a spec that it would replace."""
-    if (folder / "run.db").exists():
-        raise InputError(
-            f"{folder}: holds a run already; go on with it by germline resume {folder}, "
-            "or choose another folder with --out"
-        )
-    if (folder / "spec.toml").exists():
-        raise InputError(
-            f"{folder}: has a spec.toml that a run would replace; choose another folder with --out"
-        )

@@ -6,8 +6,6 @@ CELL/seed-N           a run
 table.csv, figure.svg what they come to
 """
 
-import os
-import shutil
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -30,7 +28,6 @@ from germline.sweep.plan import Job, Plan
 
 MANIFEST = "sweep.json"
 MAX_BYTES = 2**24
-DRAFT = ".begun-"  # before the name of a run that is being created
 
 Folder = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9.,=_+-]{0,199}\Z")]
 History = list[tuple[Report, Totals]]
@@ -126,7 +123,7 @@ def held(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        os.close(lock)
+        database.unlock(lock)
 
 
 def standing(folder: Path) -> Standing:
@@ -141,7 +138,7 @@ def found(job: Job) -> Standing | None:
     """
     folder = job.folder
     if not (folder / "run.db").exists():
-        if folder.is_dir() and any(folder.iterdir()):
+        if folder.is_dir() and database.has_strangers(folder):
             raise InputError(f"{folder}: has other files in it, but no run; move them away")
         return None
     there, expected = (_plain(s) for s in (specs.read(folder / "spec.toml"), job.resolved.spec))
@@ -164,19 +161,6 @@ def found(job: Job) -> Standing | None:
 
 class AnotherRunError(InputError):
     """A run is there that is not the one of the sweep."""
-
-
-def begin(job: Job) -> None:
-    """Create a run, whole or not at all: it gets its name when it is complete."""
-    draft = job.folder.with_name(f"{DRAFT}{job.folder.name}")
-    shutil.rmtree(draft, ignore_errors=True)  # of a sweep that was killed here
-    try:
-        loop.create(draft, job.resolved)
-        # A worker that another thread is starting may hold this lock for a moment longer.
-        (draft / "lock").unlink()
-        draft.replace(job.folder)
-    except OSError as error:
-        raise InputError(f"{job.folder}: cannot be made: {error.strerror or error}") from None
 
 
 def go_on(job: Job) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from germline.errors import InputError
+from germline.run.stop import Totals
 from germline.sweep import folder as folders
 from germline.sweep.folder import History, Listed, Manifest
 
@@ -17,7 +18,8 @@ class Row(msgspec.Struct, frozen=True):
     """A cell: how many of its runs are finished, and the final scores of their champions.
 
     `lower` and `upper` are the quartiles. Generations, frames, seconds and cost are the medians of
-    one run. All are None if no run is finished.
+    one run. All are None if no run is finished. A run that its money ended before the first
+    generation is finished and has no score; if no run has one, the scores are None.
     """
 
     cell: str
@@ -36,55 +38,46 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Runs(msgspec.Struct, frozen=True):
-    """A cell and the histories of its finished runs, by seed."""
+    """A cell, the histories of its runs with a score, and what all that are finished came to."""
 
     cell: Listed
     histories: dict[int, History]
+    totals: dict[int, Totals] = {}
 
 
 def gather(folder: Path, manifest: Manifest) -> list[Runs]:
     """Read every run that is finished; those that cannot be read are as if they were not."""
     found = []
     for cell in manifest.cells:
-        histories = {}
+        histories, totals = {}, {}
         for seed in manifest.seeds:
             try:
                 standing = folders.standing(folder / cell.name / f"seed-{seed}")
             except InputError:
                 continue
-            if standing.reason is not None and standing.history:
-                histories[seed] = standing.history
-        found.append(Runs(cell, histories))
+            if standing.reason is not None:
+                totals[seed] = standing.totals
+                if standing.history:
+                    histories[seed] = standing.history
+        found.append(Runs(cell, histories, totals))
     return found
 
 
 def rows(gathered: Sequence[Runs], seeds: int) -> list[Row]:
     """A row per cell."""
-    return [_row(runs.cell, runs.histories, seeds) for runs in gathered]
+    return [_row(runs, seeds) for runs in gathered]
 
 
-def _row(cell: Listed, histories: Mapping[int, History], seeds: int) -> Row:
-    last = [history[-1] for history in histories.values()]
-    if not last:
-        return Row(cell.name, cell.env, cell.columns, 0, seeds)
-    scores = [report.elite for report, _ in last]
-    totals = {
-        name: quantile([getattr(totals, name) for _, totals in last], 0.5)
-        for name in ("generations", "frames", "seconds", "cost")
-    }
-    lower, median, upper = (quantile(scores, share) for share in (0.25, 0.5, 0.75))
-    return Row(
-        cell.name,
-        cell.env,
-        cell.columns,
-        len(last),
-        seeds,
-        median,
-        lower,
-        upper,
-        max(scores),
-        **totals,
-    )
+def _row(runs: Runs, seeds: int) -> Row:
+    cell, found = runs.cell, dict[str, float]()
+    if runs.totals:
+        for name in ("generations", "frames", "seconds", "cost"):
+            found[name] = quantile([getattr(each, name) for each in runs.totals.values()], 0.5)
+    if runs.histories:
+        scores = [history[-1][0].elite for history in runs.histories.values()]
+        for name, share in (("lower", 0.25), ("median", 0.5), ("upper", 0.75), ("best", 1.0)):
+            found[name] = quantile(scores, share)
+    return Row(cell.name, cell.env, cell.columns, len(runs.totals), seeds, **found)
 
 
 def labels(cells: Sequence[Mapping[str, str]], without: str = "") -> list[str]:

@@ -146,7 +146,7 @@ def work(
                 job, lambda job: _run(job, count, show, trust=trust, stopped=stopped, warn=warn)
             )
 
-    # All at first, for none is locked twice while other threads start workers, see folder.begin.
+    # All at first, so that what is wanted now is kept if this is stopped before their turn.
     queue.extend([job for job in waiting if attempt(job, folders.go_on)])
     if count == 1:
         in_turn()
@@ -188,7 +188,7 @@ def _run(
     warn: Callable[[str], None],
 ) -> Result:
     if not (job.folder / "run.db").exists():
-        folders.begin(job)
+        loop.create(job.folder, job.resolved)
     engine = _share(job.resolved.engine, count)
     with show(job) as shown, engines.backend_of(engine, trust=trust, warn=warn) as backend:
         ending = loop.evolve(

@@ -8,14 +8,21 @@ cd "$(dirname "$0")"
 here="kubectl --namespace germline-@{name}"
 kubectl get crd rayjobs.ray.io >/dev/null
 
-IMAGE=@{image}
+# Every build has a tag of its own: nodes do not pull again what they have by the same name.
+IMAGE=@{image}@{joint}$(date -u +%Y%m%d%H%M%S)
 export IMAGE
 sh image/build.sh "$@"
 ${LOAD:-docker push} "$IMAGE"
 
+made=$(mktemp -d)
+trap 'rm -rf "$made"' EXIT
+trap 'exit 1' HUP INT TERM
+for part in *.yaml; do
+  sed "s|image: \"@{image}\"|image: \"$IMAGE\"|" "$part" > "$made/$part"
+done
 kubectl apply --filename namespace.yaml
 # A job that is over is not begun again; what it has done is on its disk.
-$here delete rayjob @{name} --ignore-not-found
-kubectl apply --kustomize .
+$here delete rayjob @{job} --ignore-not-found
+kubectl apply --kustomize "$made"
 echo "What goes on: $here logs --follow --selector=app=submitter"
 echo "Ray's page:   $here port-forward service/\$($here get raycluster --output name | cut -d/ -f2)-head-svc 8265"

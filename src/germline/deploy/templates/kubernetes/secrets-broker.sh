@@ -6,6 +6,8 @@
   printf '%s\n' 'default_user = germline' "default_pass = $word" 'listeners.tcp = none' \
     'listeners.ssl.default = @{met_at}' 'ssl_options.certfile = @{secrets}/certificate.pem' \
     'ssl_options.keyfile = @{secrets}/key.pem' > "$made/broker.conf"
+  # A broker that has been started knows another password; nobody is to meet it again.
+  $here delete deployment broker --ignore-not-found --cascade=foreground
   $here create secret generic broker --from-file=broker.conf="$made/broker.conf" \
     --from-file=certificate.pem="$made/certificate.pem" --from-file=key.pem="$made/key.pem"
   for who in master worker; do

@@ -40,8 +40,9 @@ ends() { # whether a process does within so many seconds
 }
 
 say "session $((restarts + 1)), on $SLURM_JOB_NODELIST"
-scratch=$(mktemp -d @{scratch}/germline-XXXXXXXX) || refuse "there is no room on this node"
-trap 'rm -rf "$scratch" "$shared"' EXIT
+scratch=$(mktemp -d @{scratch}/germline-XXXXXXXX) || refuse "no folder can be made on this node; see above"
+unkept="" # if the whole run is in scratch alone
+trap 'rm -rf "$shared"; [ -n "$unkept" ] || rm -rf "$scratch"' EXIT
 (umask 077 && rm -rf "$shared" && mkdir -p "$shared" && head -c 32 /dev/urandom | base64 >"$shared/token") ||
     refuse "$folder: cannot be written to"
 
@@ -109,8 +110,14 @@ if [ -z "$stopping" ]; then
     ends "$keeper" 60
     # The address of this session means nothing later, or elsewhere.
     [ ! -e "$scratch/$name/spec.toml" ] || cp "$folder/specs/$name.toml" "$scratch/$name/spec.toml"
-    "${helper[@]}" keep "$scratch/$name" "$kept" || { say "is not kept; see above" && exit 1; }
+    "${helper[@]}" keep "$scratch/$name" "$kept" || unkept=yes
     ends "$workers" 15 || kill "$workers" 2>/dev/null
+    if [ -n "$unkept" ]; then
+        rm -f "$scratch/key.pem"
+        say "cannot be copied to $kept; see above. All of it is in $scratch/$name on ${SLURMD_NODENAME:-this node}:" \
+            "make room, copy it from there over $kept, and submit again"
+        exit 1
+    fi
 fi
 
 case $code in
@@ -125,7 +132,7 @@ idle) say "has no workers any more; see above" && exit 1 ;;
 *) say "was stopped by Slurm; nothing is lost" && exit 143 ;;
 esac
 if [ "$restarts" -ge @{requeues} ]; then
-    say "was queued again $restarts times, which is enough; go on with: sbatch --array=$task $folder/job.sh"
+    say "was queued again $restarts times, which is enough; go on with: sbatch --array=$task $(printf %q "$folder/job.sh")"
     exit 1
 fi
 say "is queued again, for its time is up"
