@@ -94,6 +94,7 @@ def test_a_gif_keeps_every_colour_and_the_pace():
         assert back.get_meta_data()["duration"] == 70  # hundredths of a second, nearest to 1/15
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", [".mp4", ".webm"])
 def test_ffmpeg_writes_the_same_bytes_twice(ending, made, tmp_path):
     """In processes of their own, since ffmpeg is started by a fork."""

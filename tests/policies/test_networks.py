@@ -96,6 +96,7 @@ def test_weight_counts():
     assert policies.make("ensemble", {}).layout().size == 16 * (5 * 16 + 17 * 3)
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(
     side=st.integers(3, 9),
