@@ -193,13 +193,12 @@ def test_a_cluster_that_is_not_there(address, monkeypatch):
 def test_other_forms_of_an_address(monkeypatch):
     monkeypatch.setenv("RAY_ADDRESS", "http://127.0.0.1:8265")
     assert "http://127.0.0.1:8265 is not HOST:PORT" in refusal_of(Ray())
-    monkeypatch.setenv("RAY_ADDRESS", "auto")
-    monkeypatch.setenv("RAY_TMPDIR", tempfile.mkdtemp())
-    assert "auto cannot be worked with: ConnectionError: Could not find" in refusal_of(Ray())
 
 
 def test_a_wrong_token_is_said_to_be_one(monkeypatch):
     with RayCluster() as cluster:
         cluster.add(1)
         monkeypatch.setenv("RAY_AUTH_TOKEN", "0" * 64)
-        assert "does it want a token" in refusal_of(Ray())
+        told = refusal_of(Ray())
+        assert "ConnectionError: Failed to connect" in told  # Ray's own words
+        assert "does it want a token" in told

@@ -134,6 +134,10 @@ class Desk:
         tell(Welcome(self._run, self._problem, self._problem.spec_hash, self.roster.lease))
         return seat
 
+    def seat(self, name: str) -> Seat | None:
+        """That of a host, if it is here."""
+        return self._seats.get(name)
+
     def hear(self, seat: Seat, message: FromWorker) -> None:
         """What a host says."""
         host = seat.host

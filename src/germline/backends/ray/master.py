@@ -19,7 +19,7 @@ import msgspec
 
 from germline import compiled
 from germline.address import Address
-from germline.backends.desk import Desk, Seat, Stranger
+from germline.backends.desk import Desk, Stranger
 from germline.backends.line import LEASE, Bell, Blob, FromMaster, Goodbye, Hello
 from germline.backends.protocols import WorkerStatus
 from germline.backends.ray import wire
@@ -65,7 +65,6 @@ class Ray:
         self._warnings: deque[str] = deque()
         self._bell: Bell | None = None
         self._calls: deque[Callable[[], None]] = deque()
-        self._seats: dict[str, Seat] = {}
         self._instances: dict[str, str] = {}
         self._refusal = ""  # why nobody works
         self._folder = ""  # of a cluster made here
@@ -226,9 +225,8 @@ class Ray:
                 self._turn(self._pipe, self._bell)
                 pause = BACKOFF[0]
             except (EOFError, OSError):
-                for seat in list(self._seats.values()):
-                    self._desk.gone(seat, "was on a cluster that is gone", blamed=False)
-                self._seats.clear()
+                for host in list(self._desk.roster.hosts):
+                    self._leave(host, "was on a cluster that is gone", blamed=False)
                 self._hang_up()
 
     def _turn(self, pipe: Connection | None, bell: Bell | None) -> None:
@@ -264,14 +262,14 @@ class Ray:
     def _said(self, said: Said) -> None:
         for data in said.messages:
             message = wire.from_worker.decode(data)
-            seat = self._seats.get(said.host)
+            seat = self._desk.seat(said.host)
             try:
                 if isinstance(message, Hello):
                     self._leave(said.host, "was started again")
                     tell = partial(self._tell, said.host, message.instance)
                     self._instances[said.host] = message.instance
                     appetite = ACCELERATED if said.accelerated else 1
-                    self._seats[said.host] = self._desk.join(message, tell, appetite)
+                    self._desk.join(message, tell, appetite)
                 elif seat is None:
                     # It was given up, and may begin anew.
                     self._tell(said.host, self._instances.get(said.host, ""), Goodbye())
@@ -282,25 +280,22 @@ class Ray:
             except Stranger as error:
                 self._leave(said.host, "is refused")
                 self._send(Dismissed(said.host))
-                self._refused(said.host, str(error), len(self._seats))
+                self._refused(said.host, str(error), len(self._desk.roster.hosts))
                 return
 
-    def _leave(self, host: str, reason: str) -> None:
-        seat = self._seats.pop(host, None)
+    def _leave(self, host: str, reason: str, *, blamed: bool = True) -> None:
+        seat = self._desk.seat(host)
         if seat is not None:
-            self._desk.gone(seat, reason)
+            self._desk.gone(seat, reason, blamed=blamed)
 
     def _ban(self, host: str) -> None:
         self._desk.ban(host)
-        self._seats.pop(host, None)
         self._send(Dismissed(host))
 
     def _tell(self, host: str, instance: str, message: FromMaster | None) -> None:
-        if message is None:
-            self._seats.pop(host, None)
-            return
-        digest = message.digest if isinstance(message, Blob) and message.data else ""
-        self._send(Told(host, instance, wire.encode(message), digest))
+        if message is not None:
+            digest = message.digest if isinstance(message, Blob) and message.data else ""
+            self._send(Told(host, instance, wire.encode(message), digest))
 
     def _send(self, message: wire.FromDesk) -> None:
         if self._pipe is not None:
