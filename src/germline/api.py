@@ -12,7 +12,7 @@ from germline.algorithms import Report
 from germline.backends import WORKER
 from germline.errors import InputError
 from germline.files import GenomeFile
-from germline.run import engines, loop
+from germline.run import engines, loop, prune
 from germline.run import spec as specs
 from germline.run.loop import Listener
 from germline.run.score import Scores, score
@@ -78,6 +78,11 @@ class Run:
     ) -> "Run":
         """Begin another run with the first generations of this one, and other settings."""
         loop.fork(self.folder, generation, Path(out), changes or {}, trust=self.trust)
+        return Run(out, trust=self.trust)
+
+    def prune(self, out: str | Path) -> "Run":
+        """Write a small copy to go on with, without those that nobody descends from."""
+        prune.prune(self.folder, Path(out), trust=self.trust)
         return Run(out, trust=self.trust)
 
     def digest(self) -> str:

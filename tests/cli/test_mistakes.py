@@ -23,7 +23,7 @@ from runs import CARTPOLE, begin, run, small, write
 IMPORT = "import seed-list seeds.json --out x"
 
 USAGE = {
-    "no such command": ("trane cartpole", "No such command 'trane'. Did you mean 'train'?"),
+    "no such command": ("trian cartpole", "No such command 'trian'. Did you mean 'train'?"),
     "no such option": ("--loud", "No such option: --loud; see germline --help"),
     "no such export": ("export wieghts", "No such command 'wieghts'. Did you mean 'weights'?"),
     "no such genome command": ("genome nwe mlp", "Did you mean 'new'? See germline genome --help"),

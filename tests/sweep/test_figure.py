@@ -8,7 +8,7 @@ import pytest
 from germline.algorithms.protocols import Report
 from germline.run.stop import Totals
 from germline.sweep import curves, figure
-from germline.sweep.figure import Line, Panel
+from germline.sweep.figure import Line, Mark, Panel
 from germline.sweep.folder import Listed
 from germline.sweep.table import Row, Runs, labels, quantile, rows, to_csv
 
@@ -99,6 +99,26 @@ def test_any_scores_can_be_drawn(values):
         assert all(0 <= n <= 1000 for n in numbers)
     assert "nan" not in drawn
     assert "inf" not in drawn
+
+
+def test_marks_lie_on_the_scale_of_the_lines():
+    marks = [Mark("low", 0.0), Mark("high", 4000.0), Mark("higher", 4010.0)]
+    lines = [Line("mine", [0, 100], [1000.0, 2000.0])]
+    drawn = figure.draw("mine", [Panel("", lines, marks)], across="frames", up="scores")
+    (curve,) = shapes(drawn, "polyline")
+    corners = [tuple(map(float, pair.split(","))) for pair in curve.get("points").split()]
+    dotted = [s for s in shapes(drawn, "path") if s.get("stroke-dasharray") == "1 3"]
+    heights = [float(s.get("d").split()[1].partition("H")[0]) for s in dotted]
+    # From the lowest to the highest, a thousand is as much for marks as it is for lines.
+    thousand = corners[0][1] - corners[-1][1]
+    assert heights[2] - heights[1] == pytest.approx(4 * thousand, abs=0.3)
+    assert heights[2] == pytest.approx(corners[0][1] + thousand, abs=0.3)
+    labels = {s.text: s for s in shapes(drawn, "text") if s.text in ("low", "high", "higher")}
+    assert list(labels) == ["higher", "high", "low"]
+    assert all(float(label.get("x")) > corners[-1][0] for label in labels.values())
+    places = [float(label.get("y")) for label in labels.values()]
+    assert places[1] - places[0] >= figure.LETTERING
+    assert places[2] == pytest.approx(heights[2], abs=5)
 
 
 def test_names_are_text():

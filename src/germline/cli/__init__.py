@@ -18,6 +18,7 @@ from germline.cli import (
     genome,
     imports,
     play,
+    prune,
     record,
     reproduce,
     show,
@@ -53,7 +54,12 @@ PANELS: dict[str, dict[str, Any]] = {
         "digest": show.digest,
     },
     "Find": {"presets": catalogue.presets, "envs": catalogue.envs, "doctor": doctor.doctor},
-    "Keep": {"export": export.app, "genome": genome.app, "import": imports.app},
+    "Keep": {
+        "prune": prune.prune,
+        "export": export.app,
+        "genome": genome.app,
+        "import": imports.app,
+    },
 }
 for panel, commands in PANELS.items():
     for name, command in commands.items():

@@ -158,6 +158,7 @@ def _facts(folder: Path, store: "Store") -> dict[str, Any]:
         "finished_by": reason,
         "individuals": individuals,
         "evaluations": evaluations,
+        "pruned": store.pruned and store.pruned.generation,
         "elite": report and report.elite,
         "champion": report and report.champion,
         **totals._asdict(),
@@ -178,7 +179,8 @@ def _summary(facts: dict[str, Any]) -> "Table":
         f"{facts['algorithm']}, seed {facts['seed']}",
         "size": ", ".join(
             counted(facts[f"{word}s"], word) for word in ("generation", "individual", "evaluation")
-        ),
+        )
+        + (f"; pruned before generation {facts['pruned']}" if facts["pruned"] else ""),
         "time": f"{duration(facts['seconds'])}, {facts['frames']:,} frames",
     }
     if facts["cost"]:

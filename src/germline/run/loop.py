@@ -77,7 +77,7 @@ def evolve(
     its own; that is not the run's.
     """
     with Store.open(folder, write=True) as store:
-        now = machine.about(resolved.spec.backend.name)
+        now = machine.about(resolved.spec.backend)
         for text in machine.differences(store.sessions(), now, resolved.problem.arithmetic):
             warn(text)
         now["spec"] = resolved.problem.spec_hash
@@ -96,14 +96,15 @@ def recall(folder: Path, name: str, *, trust: bool = False) -> GenomeFile:
     with Store.open(folder) as store:
         resolved = specs.resolve(specs.read(folder / "spec.toml"), trust=trust)
         genome, problem = store.genome(name), resolved.problem
-        # Weights that no seed gives, and statistics, are those of the generation it was born in.
-        state = replayed(store, resolved, store.generation_of(name))
-        blobs = resolved.algorithm.blobs(state)
-        weights = blobs.get(genome.root.sha256) if isinstance(genome.root, Snapshot) else None
-        normaliser = None
-        if (context := progress.context(state)) is not None:
-            frozen = msgspec.msgpack.decode(context, type=Frozen)
-            normaliser = Normaliser(frozen.mean, frozen.std)
+        weights = normaliser = None
+        if isinstance(genome.root, Snapshot) or progress.normalises(store.policy):
+            # Weights that no seed gives, and statistics, are those of its birth's generation.
+            state = replayed(store, resolved, store.generation_of(name))
+            if isinstance(genome.root, Snapshot):
+                weights = resolved.algorithm.blobs(state).get(genome.root.sha256)
+            if (context := progress.context(state)) is not None:
+                frozen = msgspec.msgpack.decode(context, type=Frozen)
+                normaliser = Normaliser(frozen.mean, frozen.std)
         return GenomeFile(
             genome, problem.task, problem.arithmetic, normaliser, weights, problem.siblings
         )

@@ -6,6 +6,7 @@ loses only what was not yet committed, and resuming evaluates only what is missi
 
 import contextlib
 import hashlib
+import itertools
 import math
 import re
 import sqlite3
@@ -33,6 +34,18 @@ _START = re.compile(r"[0-9a-f]{4,16}")
 _UNSOUND = (AttributeError, TypeError, ValueError, struct.error)
 
 
+class Pruned(msgspec.Struct, frozen=True):
+    """From where on a store is whole: a generation, and `arrived` results where their order counts.
+
+    `digest` is that of the run when all of it was there, with so many `generations` finished.
+    """
+
+    generation: int
+    arrived: int | None
+    digest: str
+    generations: int
+
+
 class Store:
     """The store of the run in a folder. Opened for writing, it is this process's alone."""
 
@@ -41,7 +54,7 @@ class Store:
         self.blobs = BlobFolder(folder / "blobs")
         self._db = connection
         self._lock = lock
-        self._names = {name: n for n, name in self._all("SELECT number, name FROM names")}
+        self._names = self._named()
 
     @classmethod
     def create(cls, folder: Path, policy: PolicyRef, run: str, spec: bytes) -> "Store":
@@ -126,6 +139,13 @@ class Store:
             text = self._one("SELECT value FROM meta WHERE name = 'policy'")
             return msgspec.json.decode(text, type=PolicyRef)
 
+    @property
+    def pruned(self) -> Pruned | None:
+        """What was left out of this store; None if it is whole."""
+        notes = self._all("SELECT value FROM meta WHERE name = 'pruned'")
+        with self._sound():
+            return msgspec.json.decode(notes[0][0], type=Pruned) if notes else None
+
     def add(self, answered: Sequence[tuple[Request, Result]], arrived: int | None = None) -> None:
         """Keep individuals and how they did, all or none; a later answer replaces an earlier one.
 
@@ -205,6 +225,8 @@ class Store:
 
     def results(self, generation: int, phase: int) -> list[Result]:
         """The results of a phase that are there already."""
+        if (mark := self.pruned) is not None and generation < mark.generation:
+            raise self._incomplete(mark)
         names = {n: name for name, n in self._names.items()}
         rows = self._rows(
             f"SELECT number, {_PLAYED} FROM evaluations WHERE generation = ? AND phase = ? "
@@ -219,6 +241,8 @@ class Store:
 
     def arrivals(self, after: int = 0) -> Iterator[Arrival]:
         """Results in the order in which they arrived, but for the first `after` of them."""
+        if (mark := self.pruned) is not None and after < (mark.arrived or 0):
+            raise self._incomplete(mark)
         names = {n: name for name, n in self._names.items()}
         run = self.run
         query = (
@@ -380,6 +404,11 @@ class Store:
         Two runs have the same digest when they had the same individuals, born of the same parents
         by the same genes, with the same returns to the last bit, steps and frames.
         """
+        if (mark := self.pruned) is not None:
+            raise InputError(
+                f"{self.folder}: is pruned and has no digest; that of the whole run, when "
+                f"{mark.generations:,} of its generations were finished, was {mark.digest}"
+            )
         total = hashlib.sha256(b"germline run 1\n")
         names = {n: name for name, n in self._names.items()}
         rows = self._rows(
@@ -407,22 +436,84 @@ class Store:
             lived = f"WHERE id IN (SELECT individual FROM evaluations {played})"
         with self.transaction():
             self._db.execute("DELETE FROM names")
-            for table, where in (
-                ("names", ""),
-                ("individuals", lived),
-                ("evaluations", played),
-                ("generations", f"WHERE number < {int(generation)}"),
-                ("checkpoints", before),
-                ("sessions", ""),
-            ):
-                rows = source._db.execute(f"SELECT * FROM {table} {where}")
-                while part := rows.fetchmany(10_000):
-                    marks = ", ".join("?" * len(part[0]))
-                    self._db.executemany(f"INSERT INTO {table} VALUES ({marks})", part)
+            self._copy(source, "names")
+            self._copy(source, "individuals", lived)
+            self._copy(source, "evaluations", played)
+            self._copy(source, "generations", f"WHERE number < {int(generation)}")
+            self._copy(source, "checkpoints", before)
+            self._copy(source, "sessions")
             for (digest,) in self._all("SELECT sha256 FROM checkpoints"):
                 with contextlib.suppress(KeyError):  # one that is lost is replayed
                     self.blobs.put(source.blobs[digest])
-        self._names = {name: n for n, name in self._all("SELECT number, name FROM names")}
+            if (mark := source.pruned) is not None and generation:
+                whole = min(mark.generation, generation)
+                log = None if arrived is None else min(mark.arrived or 0, arrived)
+                self._mark(msgspec.structs.replace(mark, generation=whole, arrived=log))
+        self._names = self._named()
+
+    def copy_pruned(self, source: "Store", mark: Pruned, names: Sequence[str]) -> None:
+        """Take over what another run has from a mark on, all reports, and the lineages to it.
+
+        Those are of everybody who has played since, and of `names`; of anyone else nothing is kept,
+        and of what they played before not the sums of observations, which nobody adds up again.
+        """
+        since = f"generation >= {mark.generation}"
+        if mark.arrived is not None:
+            since = f"arrival >= {mark.arrived}"
+        lines = (
+            "WHERE id IN (WITH RECURSIVE kin(id) AS (SELECT value FROM json_each(?) "
+            f"UNION SELECT individual FROM evaluations WHERE {since} "
+            "UNION SELECT parent FROM individuals JOIN kin USING (id)) SELECT id FROM kin)"
+        )
+        with self.transaction():
+            for table in ("names", "generations", "sessions"):
+                self._copy(source, table)
+            self._copy(source, "meta", "WHERE name = 'spent'")
+            some = msgspec.json.encode([records.signed(name) for name in names]).decode()
+            self._copy(source, "individuals", lines, (some,))
+            kept = msgspec.json.encode([i for (i,) in self._all("SELECT id FROM individuals")])
+            among = "WHERE individual IN (SELECT value FROM json_each(?))"
+            self._copy(source, "evaluations", among, (kept.decode(),))
+            self._db.execute(f"UPDATE evaluations SET sums = NULL WHERE NOT ({since})")
+            self._mark(mark)
+        self._names = self._named()
+
+    def compact(self) -> None:
+        """Make a single file of the store, as small as it can be."""
+        try:
+            self._db.execute("VACUUM")
+            self._db.execute("PRAGMA journal_mode=DELETE")
+        except sqlite3.Error as error:
+            raise database.unwritable(self.folder, error) from None
+
+    def _copy(
+        self, source: "Store", table: str, where: str = "", values: tuple[Any, ...] = ()
+    ) -> None:
+        """Take over some rows of another store's table."""
+        rows = source._rows(f"SELECT * FROM {table} {where}", values)
+        while part := list(itertools.islice(rows, 10_000)):
+            marks = ", ".join("?" * len(part[0]))
+            self._db.executemany(f"INSERT INTO {table} VALUES ({marks})", part)
+
+    def _mark(self, mark: Pruned) -> None:
+        note = msgspec.json.encode(mark)
+        self._db.execute("INSERT OR REPLACE INTO meta VALUES ('pruned', ?)", (note,))
+
+    def _incomplete(self, mark: Pruned) -> InputError:
+        return InputError(
+            f"{self.folder}: is pruned: what was played before generation {mark.generation:,} is "
+            "not all there, and this needs it; take the run that it was pruned from"
+        )
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """All that is read inside is of one moment, whoever writes meanwhile."""
+        self._db.execute("BEGIN")
+        try:
+            self._names = self._named()
+            yield
+        finally:
+            self._db.execute("ROLLBACK")
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -442,7 +533,7 @@ class Store:
         except (sqlite3.Error, OSError) as error:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
-            self._names = {name: n for n, name in self._all("SELECT number, name FROM names")}
+            self._names = self._named()
             raise database.unwritable(self.folder, error) from None
 
     @contextmanager
@@ -455,6 +546,10 @@ class Store:
                 raise
             reason = f"{type(error).__name__}: {error}"
             raise InputError(f"{self.folder / 'run.db'}: is damaged: {shorten(reason)}") from None
+
+    def _named(self) -> dict[str, int]:
+        """The numbers that stand for texts in the tables."""
+        return {name: n for n, name in self._all("SELECT number, name FROM names")}
 
     def _number(self, name: str) -> int:
         """The number that stands for a text in the tables."""

@@ -14,6 +14,7 @@ WIDTH, HEIGHT = 420, 250  # of a panel
 LEFT, RIGHT, TOP, BOTTOM = 58, 12, 26, 38  # margins in it
 HEAD, ROW, LETTER = 46, 17, 6.1  # the title, a row of the legend, about one letter
 LONGEST = 80  # letters of a label
+LETTERING = 12  # the height of a mark's label
 UNITS = ((1e9, "billion "), (1e6, "million "), (1e3, "thousand "))
 
 Place = Callable[[float, float], tuple[float, float]]
@@ -31,11 +32,19 @@ class Line(NamedTuple):
     band: tuple[Sequence[float], Sequence[float]] | None = None
 
 
+class Mark(NamedTuple):
+    """A value to compare lines with, which has a place on their scale and no extent."""
+
+    label: str
+    y: float
+
+
 class Panel(NamedTuple):
-    """Lines on one scale."""
+    """Lines on one scale, and marks that go all across it."""
 
     title: str
     lines: Sequence[Line]
+    marks: Sequence[Mark] = ()
 
 
 class Style(NamedTuple):
@@ -92,40 +101,57 @@ def _panel(
     panel: Panel, styles: dict[str, Style], size: tuple[float, float], across: str
 ) -> list[str]:
     width, height = size
+    room = max((5 + LETTER * len(_cut(mark.label)) for mark in panel.marks), default=0)
+    edge = width - RIGHT - min(room, width / 3)
     lines = [_finite(line) for line in panel.lines]
     xs = [x for line in lines for x in line.x]
     ys = [y for line in lines for values in (line.y, *(line.band or ())) for y in values]
+    ys += [mark.y for mark in panel.marks]
     left, right = _range(min([0.0, *xs]), max(xs, default=1.0), 0.0)
     low, high = _range(min(ys, default=0.0), max(ys, default=1.0), 0.05)
 
     def place(x: float, y: float) -> tuple[float, float]:
         return (
-            LEFT + (width - LEFT - RIGHT) * (x - left) / (right - left),
+            LEFT + (edge - LEFT) * (x - left) / (right - left),
             TOP + (height - TOP - BOTTOM) * (high - y) / (high - low),
         )
 
     parts = [f'<text x="{LEFT}" y="{TOP - 9}" font-weight="bold">{_text(panel.title)}</text>']
     for tick in ticks(low, high, 6):
         _, y = place(left, tick)
-        parts.append(f'<path d="M{LEFT} {y:.1f}H{width - RIGHT:g}" stroke="#e4e7eb"/>')
+        parts.append(f'<path d="M{LEFT} {y:.1f}H{edge:g}" stroke="#e4e7eb"/>')
         parts.append(
             f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{_number(tick)}</text>'
         )
     unit, word = next((u for u in UNITS if right >= 2 * u[0]), (1.0, ""))
     floor = height - BOTTOM
-    parts.append(
-        f'<path d="M{LEFT} {TOP}V{floor}H{width - RIGHT:g}" fill="none" stroke="#7b8794"/>'
-    )
+    parts.append(f'<path d="M{LEFT} {TOP}V{floor}H{edge:g}" fill="none" stroke="#7b8794"/>')
     for tick in ticks(left, right):
         x, _ = place(tick, low)
         parts.append(f'<path d="M{x:.1f} {floor}v4" stroke="#7b8794"/>')
         label = _number(tick / unit)
         parts.append(f'<text x="{x:.1f}" y="{floor + 16}" text-anchor="middle">{label}</text>')
-    middle = LEFT + (width - LEFT - RIGHT) / 2
+    middle = (LEFT + edge) / 2
     words = _text(f"{word}{across}")
     parts.append(f'<text x="{middle:g}" y="{floor + 31}" text-anchor="middle">{words}</text>')
+    parts += _marks(panel.marks, edge, place)
     parts += [band for line in lines for band in _band(line, styles[line.label], place)]
     return parts + [curve for line in lines for curve in _curve(line, styles[line.label], place)]
+
+
+def _marks(marks: Sequence[Mark], edge: float, place: Place) -> list[str]:
+    """A dotted line each, and beside it what it is; labels that would meet are moved apart."""
+    parts: list[str] = []
+    low = -math.inf
+    for mark in sorted(marks, key=lambda mark: -mark.y):
+        _, y = place(0.0, mark.y)
+        low = max(y + 4, low + LETTERING)
+        parts.append(
+            f'<path d="M{LEFT} {y:.1f}H{edge:g}" stroke="#52606d" stroke-dasharray="1 3"/>'
+        )
+        label = _text(_cut(mark.label))
+        parts.append(f'<text x="{edge + 5:g}" y="{low:.1f}" fill="#52606d">{label}</text>')
+    return parts
 
 
 def _band(line: Line, style: Style, place: Place) -> list[str]:

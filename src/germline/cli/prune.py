@@ -1,0 +1,35 @@
+"""`germline prune`: a small copy of a run, to hand on and to go on with."""
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from germline.cli import options
+from germline.cli.charts import counted
+from germline.cli.options import AsJson, Run, Trust
+from germline.cli.output import say, say_json
+
+
+def prune(
+    run: Run,
+    out: Annotated[Path, typer.Option(help="The folder of the copy, which must not be there yet.")],
+    trust: Trust = False,
+    json: AsJson = False,
+) -> None:
+    """Write a small copy of a run, without those that nobody descends from, to go on with."""
+    options.prepare(trust)
+    from germline.run import prune as pruning
+
+    found = pruning.prune(run, out, trust=trust)
+    if json:
+        say_json({"run": str(out), "origin": str(run), **found._asdict()})
+        return
+    kept, lived = found.individuals
+    trusted = " --trust" if trust else ""
+    say(
+        f"{out}: {counted(found.generations, 'generation')}, {kept:,} of "
+        f"{counted(lived, 'individual')}, {found.bytes / 1e6:,.2f} MB. "
+        f"Go on with: germline resume {shlex.quote(str(out))}{trusted}"
+    )
