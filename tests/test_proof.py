@@ -49,3 +49,14 @@ def test_an_exact_run_refuses_a_machine_that_differs(name, monkeypatch, forgetfu
     with pytest.raises(InputError, match=f"the {name} digest is 0000000000000000 here"):
         Evaluator(Problem(task, reference_, "exact"), BlobCache())
     Evaluator(Problem(task, reference_, "float32"), BlobCache())
+
+
+def test_a_population_of_the_network_at_hand_is_as_defined():
+    for padding in ("same", "valid"):
+        proof.plays(policies.exact(policies.make("dqn", {"padding": padding})))
+
+
+def test_a_device_that_computes_otherwise_is_refused(monkeypatch):
+    monkeypatch.setattr(proof.integers_reference, "outputs", lambda *_: np.zeros((1, 18)))
+    with pytest.raises(InputError, match="otherwise than defined"):
+        proof.plays(policies.exact(policies.make("dqn", {})))

@@ -5,7 +5,9 @@ import math
 import time
 from collections.abc import Sequence
 from itertools import groupby
+from typing import cast
 
+import jax
 import msgspec
 import numpy as np
 
@@ -15,6 +17,7 @@ from germline.decode import Decoder
 from germline.errors import InputError, shorten
 from germline.messages import Evaluation, Failure, Problem, Request, Result, Sums
 from germline.policies.context import Context
+from germline.policies.protocols import ExactNetwork
 from germline.tasks.film import Watch
 from germline.tasks.protocols import Episode, Outcome
 
@@ -38,8 +41,9 @@ class Evaluator:
         self.worker = worker
         self.task = tasks.make(problem.task.name, problem.task.settings)
         self.spec = policies.make(problem.policy.name, problem.policy.settings)
-        self.proof = proof.check(problem.task.name) if problem.arithmetic == "exact" else {}
+        self.proof = self._proven()
         self.decoder = Decoder(policies.layout_of(problem.policy), blobs)
+        self._contexts: dict[str | None, Context | None] = {None: None}
 
     def evaluate(self, requests: Sequence[Request]) -> list[Result]:
         """Score a batch, in the order of the requests."""
@@ -56,6 +60,14 @@ class Evaluator:
     def close(self) -> None:
         """Let go of what the task holds."""
         self.task.close()
+
+    def _proven(self) -> dict[str, str]:
+        """What shows that this machine computes as all others do, where that is promised."""
+        if self.problem.arithmetic != "exact":
+            return {}
+        if jax.default_backend() != "cpu":
+            proof.plays(cast(ExactNetwork, self.spec))
+        return proof.check(self.problem.task.name)
 
     def _group(self, request: Request) -> object:
         """What requests that are played at once have in common."""
@@ -76,13 +88,13 @@ class Evaluator:
             return [result for request in requests for result in self._scored([request])]
         seconds = (time.perf_counter() - started) / len(requests)
         return [
-            self._result(request, played, seconds)
+            self.result(request, played, seconds)
             for request, played in zip(requests, outcomes, strict=True)
         ]
 
     def _prepared(self, requests: list[Request]) -> tuple[tasks.Players, list[Episode]]:
         """Who plays, and what; all requests have the same context."""
-        context = self._context(requests[0].context)
+        context = self.context(requests[0].context)
         genomes = [request.genome for request in requests]
         arithmetic = self.problem.arithmetic
         siblings = self.problem.siblings
@@ -102,17 +114,20 @@ class Evaluator:
         outcomes = iter(found)
         return [[next(outcomes) for _ in request.episode_seeds] for request in requests]
 
-    def _context(self, digest: str | None) -> Context | None:
-        if digest is None:
-            return None
+    def context(self, digest: str | None) -> Context | None:
+        """What a generation has in common, by the hash of its blob; the same object every time."""
+        if digest is None or digest in self._contexts:
+            return self._contexts[digest]
         frozen = msgspec.msgpack.decode(self.blobs[digest], type=Frozen)
         shape = getattr(self.spec, "observation", (len(frozen.mean),))
         mean, std = (
             np.array(part, np.float32).reshape(shape) for part in (frozen.mean, frozen.std)
         )
-        return Context(mean, std)
+        self._contexts = {None: None, digest: Context(mean, std)}
+        return self._contexts[digest]
 
-    def _result(self, request: Request, outcomes: list[Outcome], seconds: float) -> Result:
+    def result(self, request: Request, outcomes: Sequence[Outcome], seconds: float) -> Result:
+        """The evaluation of a request by what came of its episodes, or why it is a failure."""
         scores = tuple([float(outcome.score) for outcome in outcomes])
         if not all(map(math.isfinite, scores)):
             reason = f"its returns are {shorten(str(list(scores)))}"

@@ -6,18 +6,21 @@ multiplies and emulates as the others do. A worker shows that it does before it 
 
 import hashlib
 import math
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from germline import policies
+from germline import mutation, policies
 from germline.decode import Decoder
 from germline.errors import InputError
 from germline.genome import Birth, Gene, Genome
 from germline.noise import Stream, reference_words
+from germline.policies import integers_reference
 from germline.policies.conv import Conv
 from germline.policies.networks import alone, build
+from germline.policies.protocols import ExactNetwork
 from germline.tasks.atari import Atari, Console
 from germline.tasks.protocols import Episode
 
@@ -76,6 +79,28 @@ def game() -> str:
         digest.update(np.asarray(obs).tobytes() + logits.tobytes())
         console.step(int(logits[0].argmax()), shown)
     return digest.hexdigest()
+
+
+def plays(spec: ExactNetwork) -> None:
+    """Refuse a device that computes this very network, in a population, not as it is defined."""
+    layout = spec.layout()
+    birth = jax.jit(partial(mutation.birth, layout=layout))
+    thetas = jnp.stack([birth(jnp.uint32(seed)) for seed in (1, 2)])
+    words, _ = reference_words(2, Stream.WEIGHTS, 0, 2 * math.prod(spec.observation))
+    seen = (words & np.uint32(255)).astype(np.uint8).reshape(2, *spec.observation)
+
+    def play(theta: jax.Array, obs: jax.Array) -> jax.Array:
+        policy = build(spec, theta, "exact")
+        return policy(obs, policy.initial_carry())[0]
+
+    found = np.asarray(jax.jit(jax.vmap(play))(thetas, jnp.asarray(seen)))
+    for number, theta in enumerate(np.asarray(thetas)):
+        wanted = integers_reference.outputs(spec, theta, seen[number : number + 1])[0]
+        if not np.array_equal(found[number], wanted):
+            raise InputError(
+                f"arithmetic: exact: this {jax.devices()[0].device_kind} computes this network "
+                "otherwise than defined; play on the CPU with --device cpu, and please report it"
+            )
 
 
 _answers = jax.jit(lambda policy, seen: jax.vmap(lambda obs: policy(obs, ())[0])(seen))

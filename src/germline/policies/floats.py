@@ -6,8 +6,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from germline.policies import kernels
 from germline.policies.padding import Padding
-from germline.policies.patches import patches
+from germline.policies.patches import padded, patches
 from germline.policies.protocols import Activation, Head
 
 _ACTIVATIONS = {"relu": jax.nn.relu, "tanh": jnp.tanh, "elu": jax.nn.elu}
@@ -18,13 +19,19 @@ _FAR = 5.0  # normalised observations are clipped to this size
 class Factored(eqx.Module):
     """A matrix as base + leftᵀ·right, never multiplied out: `lowrank` siblings share the base.
 
-    base [rows, columns], left [rank, rows], right [rank, columns]; with heads all have one axis
-    more in front.
+    base [rows, columns], perhaps turned, left [rank, rows], right [rank, columns]; with heads all
+    have one axis more in front.
     """
 
-    base: jax.Array
+    base: "jax.Array | Turned"
     left: jax.Array
     right: jax.Array
+
+
+class Turned(eqx.Module):
+    """A matrix as [outputs, inputs], the way accelerators read it fastest for one observation."""
+
+    weight: jax.Array
 
 
 class Statistics(eqx.Module):
@@ -41,11 +48,12 @@ class Statistics(eqx.Module):
 class FloatLayers(eqx.Module):
     """The weights of one individual, with which its network computes.
 
-    `matrices` are [inputs, outputs], of convolutions too, and [heads, inputs, outputs] with heads;
+    `matrices` are [inputs, outputs], of convolutions too, and [heads, inputs, outputs] with heads,
+    unless they are turned;
     `vectors` are all other tensors. `statistics` are by layer, those of observations under "".
     """
 
-    matrices: Mapping[str, jax.Array | Factored]
+    matrices: Mapping[str, "Matrix"]
     vectors: Mapping[str, jax.Array]
     statistics: Mapping[str, Statistics]
 
@@ -69,14 +77,14 @@ class FloatLayers(eqx.Module):
 
     def linear(self, name: str, x: jax.Array) -> jax.Array:
         """Products and bias; a normalised layer adds its bias after normalising."""
-        y = _product(x, self.matrices[f"{name}/weight"])
-        return y if f"{name}/gain" in self.vectors else y + self.vectors[f"{name}/bias"]
+        return self._biased(name, _product(x, self.matrices[f"{name}/weight"]))
 
     def convolve(
         self, name: str, x: jax.Array, window: tuple[int, int], padding: Padding
     ) -> jax.Array:
         """Products of every patch, and bias."""
-        return self.linear(name, patches(x, *window, padding))
+        y = _convolved(x, self.matrices[f"{name}/weight"], window, padding)
+        return self._biased(name, y)
 
     def hidden(self, name: str, y: jax.Array, activation: Activation = "relu") -> jax.Array:
         """Normalise if the layer does, then activate."""
@@ -93,12 +101,46 @@ class FloatLayers(eqx.Module):
         """A tensor that is read, not multiplied with."""
         return self.vectors[name]
 
+    def _biased(self, name: str, y: jax.Array) -> jax.Array:
+        return y if f"{name}/gain" in self.vectors else y + self.vectors[f"{name}/bias"]
 
-def _product(x: jax.Array, weight: jax.Array | Factored) -> jax.Array:
+
+Matrix = jax.Array | Factored | Turned
+
+
+def _convolved(
+    x: jax.Array, weight: Matrix, window: tuple[int, int], padding: Padding
+) -> jax.Array:
+    """Sums of products of every patch; on a GPU that can, without laying patches out."""
+    factors, matrix = None, weight
+    if isinstance(weight, Factored):
+        factors, matrix = (weight.left, weight.right), weight.base
+    if isinstance(matrix, Turned) and matrix.weight.ndim == 2 and kernels.here():
+        outputs, inputs = matrix.weight.shape
+        rank = 0 if factors is None else factors[0].shape[0]
+        if kernels.suits(x.dtype, inputs, outputs, rank):
+            return kernels.convolve(padded(x, *window, padding), matrix.weight, *window, factors)
+    return _product(patches(x, *window, padding), weight)
+
+
+def _product(x: jax.Array, weight: Matrix) -> jax.Array:
+    if isinstance(weight, Turned):
+        return dot(settled(x), jnp.swapaxes(weight.weight, -1, -2))
     if isinstance(weight, Factored):
         inner = dot(x, jnp.swapaxes(weight.left, -1, -2)).astype(x.dtype)
-        return dot(x, weight.base) + dot(inner, weight.right)
+        return _product(x, weight.base) + dot(inner, weight.right)
     return dot(x, weight)
+
+
+def settled(x: jax.Array) -> jax.Array:
+    """The same, to be computed once on accelerators and not again for each output it is fused into.
+
+    Only a single observation is multiplied so that XLA would do that.
+    """
+    if x.ndim > 1 or jax.default_backend() == "cpu":
+        return x
+    found: jax.Array = jax.lax.optimization_barrier(x)  # type: ignore[no-untyped-call]
+    return found
 
 
 def dot(x: jax.Array, weight: jax.Array) -> jax.Array:

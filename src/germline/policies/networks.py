@@ -12,7 +12,7 @@ from germline.errors import InputError
 from germline.files import Arithmetic
 from germline.layout import Layout
 from germline.policies.context import Context, normalised
-from germline.policies.floats import FloatLayers
+from germline.policies.floats import FloatLayers, Turned
 from germline.policies.integers import Blocks, ExactLayers, exact_layers
 from germline.policies.modules import ModuleSettings
 from germline.policies.protocols import (
@@ -23,6 +23,8 @@ from germline.policies.protocols import (
     Policy,
     PolicySpec,
 )
+
+MANY = 256  # inputs from which on an accelerator reads a matrix faster output by output
 
 
 class NetworkPolicy(eqx.Module):
@@ -56,8 +58,8 @@ def build(
 
     A pure function of θ, so `jax.vmap` over it builds a whole population (`eqx.filter_vmap` for
     modules that hold more than arrays). Exact arithmetic keeps its weights as `blocks` of float32
-    on a CPU and int8 elsewhere if not told otherwise, "whole" being the fastest for one network on
-    a CPU; the outputs are equal.
+    on a CPU and "whole" elsewhere if not told otherwise, "whole" being the fastest for one network
+    on a CPU too; the outputs are equal.
     """
     layout = spec.layout()
     theta = checked(layout, theta)
@@ -71,7 +73,7 @@ def build(
         raise InputError(
             "policy: exact arithmetic needs steps and shifts; policies.exact() chooses them"
         )
-    blocks = blocks or ("float32" if jax.default_backend() == "cpu" else "int8")
+    blocks = blocks or ("float32" if jax.default_backend() == "cpu" else "whole")
     return _in_integers(cast(ExactNetwork, spec), blocks, theta)
 
 
@@ -79,8 +81,7 @@ def alone(
     spec: PolicySpec, theta: Array, arithmetic: Arithmetic, context: Context | None = None
 ) -> Policy:
     """Give the policy of an individual that is played one at a time, as fast as that can be."""
-    whole = arithmetic == "exact" and jax.default_backend() == "cpu"
-    return build(spec, theta, arithmetic, context=context, blocks="whole" if whole else None)
+    return build(spec, theta, arithmetic, context=context, blocks="whole")
 
 
 @partial(jax.jit, static_argnames=("spec", "arithmetic"))
@@ -107,9 +108,13 @@ def checked(layout: Layout, theta: Array) -> jax.Array:
 
 def split(
     layout: Layout, weights: Mapping[str, jax.Array], arithmetic: Arithmetic
-) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
-    """Weights {name: tensor} as matrices, in the dtype of products, and vectors, in float32."""
-    matrices, vectors = {}, {}
+) -> tuple[dict[str, jax.Array | Turned], dict[str, jax.Array]]:
+    """Weights {name: tensor} as matrices, in the dtype of products, and vectors, in float32.
+
+    On accelerators matrices of many inputs are turned.
+    """
+    matrices: dict[str, jax.Array | Turned] = {}
+    vectors = {}
     for tensor in layout.tensors:
         weight = weights[tensor.name]
         if tensor.matrices is None:
@@ -117,5 +122,7 @@ def split(
             continue
         count, *shape = tensor.matrices
         lead = (count,) if tensor.heads else ()
-        matrices[tensor.name] = weight.reshape(*lead, *shape).astype(arithmetic)
+        matrix = weight.reshape(*lead, *shape).astype(arithmetic)
+        turned = jax.default_backend() != "cpu" and shape[0] >= MANY
+        matrices[tensor.name] = Turned(jnp.swapaxes(matrix, -1, -2)) if turned else matrix
     return matrices, vectors

@@ -20,7 +20,7 @@ from germline.errors import InputError
 from germline.files import Arithmetic
 from germline.genome import Gene
 from germline.policies.context import Context, normalised
-from germline.policies.floats import Factored, FloatLayers, Statistics
+from germline.policies.floats import Factored, FloatLayers, Matrix, Statistics, Turned
 from germline.policies.modules import ModuleSettings
 from germline.policies.networks import NetworkPolicy, checked, split
 from germline.policies.protocols import Array, Carry, Network
@@ -34,7 +34,7 @@ class Siblings(eqx.Module):
 
     spec: Network = eqx.field(static=True)
     width: int = eqx.field(static=True)
-    bases: dict[str, jax.Array]
+    bases: dict[str, jax.Array | Turned]
     factors: dict[str, tuple[jax.Array, jax.Array]]
     vectors: dict[str, jax.Array]
     statistics: Mapping[str, Statistics]
@@ -53,7 +53,7 @@ class Siblings(eqx.Module):
 
     def _play(
         self,
-        bases: dict[str, jax.Array],
+        bases: dict[str, jax.Array | Turned],
         factors: dict[str, tuple[jax.Array, jax.Array]],
         vectors: dict[str, jax.Array],
         statistics: Mapping[str, Statistics],
@@ -103,7 +103,9 @@ def siblings(
 
 
 @partial(jax.jit, static_argnames=("spec", "arithmetic"))
-def _bases(spec: Network, arithmetic: Arithmetic, theta: jax.Array) -> dict[str, jax.Array]:
+def _bases(
+    spec: Network, arithmetic: Arithmetic, theta: jax.Array
+) -> dict[str, jax.Array | Turned]:
     layout = spec.layout()
     return split(layout, layout.unflatten(theta), arithmetic)[0]
 
@@ -113,7 +115,7 @@ def _children(
     spec: Network,
     rank: int,
     arithmetic: Arithmetic,
-    bases: dict[str, jax.Array],
+    bases: dict[str, jax.Array | Turned],
     theta: jax.Array,
     seeds: Array,
     scales: Array,
@@ -138,6 +140,6 @@ def _children(
 
 
 def _matrices(
-    bases: Mapping[str, jax.Array], factors: Mapping[str, tuple[jax.Array, jax.Array]]
-) -> dict[str, jax.Array | Factored]:
+    bases: Mapping[str, jax.Array | Turned], factors: Mapping[str, tuple[jax.Array, jax.Array]]
+) -> dict[str, Matrix]:
     return {name: Factored(base, *factors[name]) for name, base in bases.items()}
