@@ -31,6 +31,11 @@ import numpy as np
 PARTS = ("forward", "decode", "atari")
 SIZE, RANK, PARENTS = "valid", 1, 16
 SECONDS = 4.0  # for which emulators run alone
+WORDS = {
+    "vector": "ale-py's vector, 16 environments a core",
+    "seen": "our emulators with their pictures",
+    "bare": "our emulators without them",
+}
 CONVOLUTIONS = (("conv1", 4), ("conv2", 2), ("conv3", 1))
 
 
@@ -200,7 +205,7 @@ def emulators() -> dict[str, float]:
             process.join()
     from ale_py.vector_env import AtariVectorEnv
 
-    count = 64 * cores()
+    count = 16 * cores()
     vector = AtariVectorEnv(
         "frostbite",
         count,
@@ -240,31 +245,37 @@ def atari(
     else:
         changes |= {"arithmetic": arithmetic, "algorithm.population": population}
         run = specs.resolve(presets.read("frostbite", changes))
+    print(
+        f"\natari: {run.spec.name}, population {run.spec.algorithm['population']:,}, {arithmetic}"
+    )
+    for kind, words in WORDS.items():
+        print(f"  {words:<44}{alone[kind]:>10,.0f} frames/s", flush=True)
     rows: list[tuple[float, int]] = []
     with tempfile.TemporaryDirectory() as folder, engines.backend_of(run.engine) as backend:
         path = given or Path(folder) / "run"
         if not (path / "run.db").exists():
             loop.create(path, run)
-        last, phases = [time.perf_counter()], []
+        last = [time.perf_counter()]
 
         def note(report: Any, _: object) -> None:  # noqa: ANN401
             now = time.perf_counter()
             rows.append((now - last[0], report.frames))
-            phases.append(f"{report.frames:,} frames in {rows[-1][0]:.1f} s")
             last[0] = now
+            what = (
+                f"generation {report.generation}, {report.frames:,} frames in {rows[-1][0]:.0f} s"
+            )
+            print(f"  {what:<44}{_shares(rows[-1:], alone)}", flush=True)
 
         loop.evolve(path, run, backend, listener=note)
-    print(f"\natari: frostbite, population {population}, the paper's network, {arithmetic}")
-    print(f"  generations: {'; '.join(phases)}")
-    steady = rows[1:] or rows  # the first one compiles
-    rate = sum(frames for _, frames in steady) / sum(seconds for seconds, _ in steady)
-    for kind, words in (
-        ("vector", "ale-py's vector, 64 environments a core"),
-        ("seen", "our emulators with their pictures"),
-        ("bare", "our emulators without them"),
-    ):
-        print(f"  {words:<44}{alone[kind]:>10,.0f} frames/s  {rate / alone[kind]:.2f}")
-    print(f"  {'Germline, whole generations':<44}{rate:>10,.0f} frames/s", flush=True)
+    # The first one compiles.
+    print(f"  {'all but the first':<44}{_shares(rows[1:] or rows, alone)}", flush=True)
+
+
+def _shares(rows: list[tuple[float, int]], alone: dict[str, float]) -> str:
+    """Frames a second, and what part that is of each kind of emulators alone."""
+    rate = sum(frames for _, frames in rows) / sum(seconds for seconds, _ in rows)
+    shares = ", ".join(f"{rate / alone[kind]:.2f} of {kind}" for kind in WORDS)
+    return f"{rate:>10,.0f} frames/s: {shares}"
 
 
 def main() -> None:

@@ -83,6 +83,8 @@ class Engine:
         """A master in this process."""
         raise NotImplementedError
 
+    program = ("-m", "germline")
+
     def option(self):
         """What `--backend` is given."""
         raise NotImplementedError
@@ -145,6 +147,22 @@ class OfProcesses(Engine):
 
     def option(self):
         return ["processes", "--workers", "2"]
+
+
+class OfTogether(Engine):
+    """The engine of accelerators on a processor, which no option asks for."""
+
+    program = (str(TESTS / "together.py"),)
+
+    def backend(self):
+        return Processes(2, trust=True, together=True, slots=4)
+
+    def option(self):
+        return ["processes", "--workers", "2"]
+
+    def victims(self, master):
+        workers = self.workers(master)
+        return [*workers, *(hand for worker in workers for hand in children(worker))]
 
 
 class Remote(Engine):
@@ -373,6 +391,7 @@ class OfRay(Engine):
 ENGINES = {
     "serial": OfSerial,
     "processes": OfProcesses,
+    "together": OfTogether,
     "grpc": OfGrpc,
     "celery on rabbitmq": OfRabbitMQ,
     "celery on redis": OfRedis,
@@ -381,6 +400,7 @@ ENGINES = {
 
 
 MARKS = {
+    "together": pytest.mark.slow,
     "celery on rabbitmq": pytest.mark.system,
     "celery on redis": pytest.mark.system,
     "ray": pytest.mark.slow,
@@ -452,7 +472,7 @@ def master(folder, engine):
     """`germline resume` as a program of its own."""
     made = subprocess.Popen(
         [
-            *(sys.executable, "-m", "germline", "resume", str(folder), "--trust", "--quiet"),
+            *(sys.executable, *engine.program, "resume", str(folder), "--trust", "--quiet"),
             *("--backend", *engine.option()),
         ],
         env={**os.environ, "PYTHONPATH": str(TESTS)},

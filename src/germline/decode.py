@@ -24,6 +24,7 @@ from germline.layout import Layout
 from germline.operators import Operator
 
 _birth = jax.jit(mutation.birth, static_argnames="layout")
+_births = jax.jit(jax.vmap(mutation.birth, (0, None)), static_argnums=1)
 _mutate = jax.jit(mutation.mutate, static_argnames=("operator", "layout"))
 
 
@@ -123,7 +124,7 @@ class Decoder:
 
     def decode(self, genome: Genome) -> jax.Array:
         """Rebuild the weights of one individual [params]."""
-        self._check(genome)
+        self.check(genome)
         if not genome.genes:
             return self._root(genome)
         gene = genome.genes[-1]
@@ -132,7 +133,7 @@ class Decoder:
 
     def parent(self, genome: Genome) -> jax.Array:
         """Rebuild the parent [params] of an individual that has one."""
-        self._check(genome)
+        self.check(genome)
         return self._parent(genome)
 
     def decode_many(self, genomes: Sequence[Genome]) -> jax.Array:
@@ -142,14 +143,14 @@ class Decoder:
         """
         groups: defaultdict[str | None, list[int]] = defaultdict(list)
         for i, genome in enumerate(genomes):
-            self._check(genome)
+            self.check(genome)
             groups[genome.genes[-1].operator if genome.genes else None].append(i)
         if not genomes:
             return jnp.zeros((0, self.layout.size), jnp.float32)
         parts = [
             self._siblings([genomes[i] for i in members])
             if operator is not None
-            else jnp.stack([self._root(genomes[i]) for i in members])
+            else self._roots([genomes[i] for i in members])
             for operator, members in groups.items()
         ]
         if len(parts) == 1:
@@ -165,7 +166,7 @@ class Decoder:
         """
         genomes = [*genomes, *[genomes[-1]] * (width - len(genomes))]
         for genome in genomes:
-            self._check(genome)
+            self.check(genome)
         if not any(genome.genes for genome in genomes):
             births = [g.root.seed for g in genomes if isinstance(g.root, Birth)]
             if len(births) == width:
@@ -178,14 +179,15 @@ class Decoder:
 
     def adopt(self, genome: Genome, blob: bytes, sha256: str) -> None:
         """Take an ancestor's weights from a blob instead of replaying it; refused if tampered."""
-        self._check(genome)
+        self.check(genome)
         self._keep(genome.digest, jnp.asarray(blobs.unpack(blob, sha256, self.layout.size)))
 
     def cached(self) -> int:
         """Give the number of bytes held."""
         return len(self._cache) * 4 * self.layout.size
 
-    def _check(self, genome: Genome) -> None:
+    def check(self, genome: Genome) -> None:
+        """Refuse a genome of another layout."""
         if genome.policy.layout != self.layout.digest:
             raise InputError(
                 f"genome {genome.id}: made for layout {genome.policy.layout[:16]}, "
@@ -209,6 +211,13 @@ class Decoder:
         parents += parents[:1] * ((1 << (len(parents) - 1).bit_length()) - len(parents))
         operator, seeds, scales = self._numbers([g.genes[-1] for g in genomes])
         return jnp.stack(parents), np.array(index, np.int32), operator, seeds, scales
+
+    def _roots(self, genomes: Sequence[Genome]) -> jax.Array:
+        """Individuals without genes [n, params]."""
+        seeds = [genome.root.seed for genome in genomes if isinstance(genome.root, Birth)]
+        if len(seeds) == len(genomes):
+            return _births(np.array(seeds, np.uint32), self.layout)
+        return jnp.stack([self._root(genome) for genome in genomes])
 
     def _root(self, genome: Genome) -> jax.Array:
         if isinstance(genome.root, Birth):

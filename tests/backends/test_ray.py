@@ -15,7 +15,6 @@ from conformance.test_backends import RUNS, requests_of, resolved
 from conformance.test_engines import LONG, serial_digest, small
 from engines import CONTINUE, KILL, STOP, OfRay, Running, children, until
 from germline.address import Address
-from germline.backends import Dispatcher
 from germline.backends.ray import Ray, wire
 from germline.errors import InputError
 from germline.messages import Key
@@ -83,23 +82,6 @@ def test_a_host_that_was_frozen_joins_again(tmp_path):
             until(backend.workers, "it is back")
             assert engine.workers(None) == [frozen]
             running.digest()
-
-
-def test_a_node_with_an_accelerator_takes_larger_batches():
-    run = resolved({**RUNS["es on a function"], "task": {"name": "unhurried"}})
-    with RayCluster() as cluster, Ray(trust=True) as backend:
-        cluster.add(1)
-        cluster.add(1, num_gpus=1)
-        backend.open(run.problem, "run")
-        until(lambda: len(backend.workers()) == 2, "both are there")
-        most = {worker.name: 0 for worker in backend.workers()}
-        done = 0
-        for answers in Dispatcher(backend).run(many_of(run, 600), lambda: False):
-            done += len(answers)
-            for worker in backend.workers():
-                most[worker.name] = max(most[worker.name], worker.holds)
-    assert done == 600
-    assert max(most.values()) > 3 * min(most.values())
 
 
 def many_of(run, count):

@@ -236,17 +236,6 @@ def test_a_request_that_kills_its_workers_is_put_aside():
     assert len(found) == 41
 
 
-def test_workers_that_cannot_start_are_not_started_for_ever(monkeypatch):
-    from germline.backends import processes
-
-    monkeypatch.setattr(processes, "PROGRAM", "raise SystemExit(7)")
-    run = resolved(RUNS["es on a function"])
-    with Processes(1, trust=True) as backend:
-        backend.open(run.problem)
-        with pytest.raises(InputError, match="workers end with code 7 before"):
-            answers(Dispatcher(backend), requests_of(run))
-
-
 def test_a_script_without_a_guard_can_use_processes(tmp_path):
     """Workers are programs of their own: they do not import the script that starts them."""
     import subprocess

@@ -1,5 +1,7 @@
 """Makes the golden values that noise.json does not have, with the numpy reference alone.
 
+The digests of whole runs are those of the serial engine.
+
 They are what Germline has promised: a change that alters one of them breaks every published
 genome. So this is for adding values; it stops if one that is in a file would change or vanish.
 
@@ -9,18 +11,21 @@ genome. So this is for adding values; it stops if one that is in a file would ch
 import hashlib
 import json
 import sys
+import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
 import networks  # noqa: E402
+import runs  # noqa: E402
 import samples  # noqa: E402
 from germline import policies, reference  # noqa: E402
 from germline.blobs import weights_hash  # noqa: E402
 from germline.genome import Birth, Gene, Genome  # noqa: E402
 from germline.noise import Stream, reference_noise, reference_words  # noqa: E402
 from germline.policies import integers_reference  # noqa: E402
+from germline.run import spec as specs  # noqa: E402
 
 SEEDS = (0, 1, 4070460811, 4294967295)
 SIGMAS = (0.002, -0.02, 1.9921875)
@@ -92,6 +97,13 @@ def exact_outputs():
             }
 
 
+def run_digests():
+    """Whole runs in exact arithmetic."""
+    for path in sorted(HERE.glob("*.toml")):
+        with tempfile.TemporaryDirectory() as folder:
+            yield {"spec": path.name, "digest": runs.run(Path(folder) / "run", specs.read(path))}
+
+
 def add(path, values):
     """Write new values, and refuse to change old ones."""
     fresh = json.loads(json.dumps(list(values)))  # as a file will have them
@@ -106,3 +118,4 @@ if __name__ == "__main__":
     add(HERE / "streams.json", noise_values())
     add(HERE / "operators.json", operator_values())
     add(HERE / "logits.json", exact_outputs())
+    add(HERE / "runs.json", run_digests())

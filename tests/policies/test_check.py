@@ -1,4 +1,4 @@
-"""What `policies.check` refuses."""
+"""What `policies.check` refuses, and what it says of the others."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -93,8 +93,24 @@ def registered(monkeypatch):
 
 
 def test_a_sound_module_passes(registered):
-    policies.check(registered(Sound), OBS)
-    policies.check(policies.make("sound", {"width": 5}), OBS)
+    said = policies.check(registered(Sound), OBS)
+    assert said.startswith("sound: a module's population is computed by vmap over what it does ")
+    assert "networks of our layers gain more" in said
+    assert policies.check(policies.make("sound", {"width": 5}), OBS) == said
+
+
+@pytest.mark.parametrize(
+    ("arithmetic", "how"),
+    [
+        ("float32", "batched products, in float32"),
+        ("bfloat16", "batched products, in bfloat16"),
+        ("exact", "batched products of integers, on int8 units if it can"),
+    ],
+)
+def test_a_network_says_how_a_population_is_computed(arithmetic, how):
+    spec = policies.exact(policies.make("mlp", {"hidden": [8]}))
+    said = policies.check(spec, arithmetic=arithmetic)
+    assert said == f"mlp: a population is computed in {how}"
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,7 @@ class Desk:
 
     # From here on, all is done by the thread that speaks with the hosts.
 
-    def join(self, hello: FromWorker, tell: Tell, appetite: int = 1) -> Seat:
+    def join(self, hello: FromWorker, tell: Tell) -> Seat:
         """Let a host join, and tell it what this is about."""
         if not isinstance(hello, Hello):
             raise Stranger(Fault.WORDS, "the first message must be a hello")
@@ -128,7 +128,7 @@ class Desk:
         if before is not None:
             self.gone(before, "came back", blamed=False)
         host = self.roster.join(hello.worker, hello.slots)
-        host.appetite = appetite
+        host.appetite = min(max(1, hello.appetite), MOST_SLOTS)
         seat = self._seats[host.name] = Seat(host, hello.instance, tell)
         assert self._problem is not None
         tell(Welcome(self._run, self._problem, self._problem.spec_hash, self.roster.lease))

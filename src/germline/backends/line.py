@@ -23,6 +23,8 @@ NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z"
 class Hello(msgspec.Struct, frozen=True, array_like=True, tag="hello"):
     """A host, by name, that can play so many batches at once; `version` is Germline's.
 
+    With an accelerator it takes `appetite` batches as one.
+
     `instance` is new whenever the host's program is started, and tells two of one name apart.
     """
 
@@ -31,6 +33,7 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, tag="hello"):
     protocol: int
     version: str
     instance: str = ""
+    appetite: int = 1
 
 
 class Ready(msgspec.Struct, frozen=True, array_like=True, tag="ready"):

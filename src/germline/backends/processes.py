@@ -1,41 +1,45 @@
-"""One worker process per core of this machine.
+"""The worker processes of this machine: one per core, or one with its accelerator.
 
-Workers are started as programs of their own, not forked and not by multiprocessing, so a script
-needs no `if __name__ == "__main__"`, and no thread of the master is copied. A worker that dies is
-replaced, and what it held is reported as lost.
+A worker that dies is replaced, and what it held is reported as lost.
 """
 
 import os
 import socket
-import subprocess
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from multiprocessing.connection import Connection, wait
-from queue import SimpleQueue
+from multiprocessing.connection import wait
 
 import msgspec
 
-from germline import compiled
+from germline import child, compiled
+from germline import device as devices
 from germline.address import PARENT, TOKEN, URL
+from germline.backends.process import Worker
 from germline.backends.protocols import WorkerStatus
 from germline.backends.worker import Hello
 from germline.blobs import BlobCache
+from germline.device import LANES, Device
 from germline.errors import InputError
 from germline.messages import Batch, Event, Key, Lost, Problem, Request, decode_events, encode, pack
 
 IN_FLIGHT = 2  # batches a worker holds: one in work, one waiting, so that it is never idle
 HOPELESS = 3  # deaths per worker, before it was ready, from which on none is replaced
+FROZEN = 10.0  # seconds after which a worker that does not say that it has given up is ended
 SECRETS = {TOKEN, URL, PARENT, "GERMLINE_BACKEND", "RAY_AUTH_TOKEN"}
 WORKER = "GERMLINE_WORKER"  # set in the environment of every worker
-PROGRAM = "import sys; from germline.backends.worker import main; main(*map(int, sys.argv[1:]))"
 
 
 def _without_secrets() -> dict[str, str]:
     """The environment as the code of tasks may know it."""
     return {name: value for name, value in os.environ.items() if name not in SECRETS}
+
+
+def hands() -> int:
+    """How many processes to have beside the one with the accelerator, which needs a core too."""
+    return cores() - 1 if cores() > 4 else cores()
 
 
 def cores() -> int:
@@ -45,43 +49,51 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-@dataclass
-class _Worker:
-    """A process, its end of the socket, and the batches it has been sent."""
+def gains(problem: Problem) -> bool:
+    """Whether an accelerator is of use to a problem.
 
-    name: str
-    process: subprocess.Popen[bytes]
-    pipe: Connection
-    frames: SimpleQueue[tuple[bytes, bytes] | None] = field(default_factory=SimpleQueue)
-    ready: bool = False
-    given_up: bool = False
-    ignored: int = 0  # of its batches nobody wants to hear
-    batches: deque[tuple[Key, ...]] = field(default_factory=deque)
-    done: int = 0
+    Functions in Python are called one after another, and siblings that share products are played
+    by ordinary workers.
+    """
+    from germline import tasks  # which need JAX; masters of others do not
+    from germline.tasks.host import HostTask
 
-    def send(self) -> None:
-        """Send what is put into `frames`, in a thread: a frozen worker must not hold the master."""
-        while (frame := self.frames.get()) is not None:
-            try:
-                for part in frame:
-                    self.pipe.send_bytes(part)
-            except OSError:
-                return  # it is gone, which is found out when it is listened to
+    try:
+        task = tasks.make(problem.task.name, problem.task.settings)
+    except InputError:
+        return True  # workers alone know it
+    return not problem.siblings and (task.together or isinstance(task, HostTask))
 
 
 class Processes:
     """`count` workers, one per core if not said. `trust` allows a problem to import code.
 
-    While it waits for workers it also listens to `wake`, for whoever has something else to do.
+    On an accelerator it is one worker, with `count` processes of its own for environments of the
+    host and `slots` episodes under way; `device` says whether to use one, and `together` to work
+    as on one wherever that is. While it waits for workers it also listens to `wake`, for whoever
+    has something else to do.
     """
 
-    def __init__(self, count: int | None = None, *, trust: bool = False) -> None:
-        self.count = count or cores()
+    def __init__(
+        self,
+        count: int | None = None,
+        *,
+        trust: bool = False,
+        device: Device = "cpu",
+        slots: int | None = None,
+        together: bool = False,
+    ) -> None:
+        self.platform = devices.choose(device)
+        self.accelerated = together or self.platform != "cpu"
+        self.cores = count or (hands() if self.accelerated else cores())
+        self.count = 1 if self.accelerated else self.cores
+        self.lanes = LANES if slots is None else max(2, slots // self.cores)
         self.trust = trust
         self._problem: Problem | None = None
         self.blobs = BlobCache()
-        self._workers: list[_Worker] = []
+        self._workers: list[Worker] = []
         self._waiting: deque[Batch] = deque()
+        self._alone: set[Key] = set()  # their batches are evaluated with no other beside them
         self._started = 0
         self._deaths = 0
         self._leaving = False
@@ -91,6 +103,9 @@ class Processes:
     def open(self, problem: Problem, run: str = "") -> None:
         """Start the workers; the first batches wait until they are ready."""
         self._problem = problem
+        if self.platform != "cpu" and not gains(problem):
+            self.platform, self.accelerated = "cpu", False
+            self.count = self.cores
         while len(self._workers) < self.count:
             self._workers.append(self._start())
 
@@ -113,6 +128,7 @@ class Processes:
             except (EOFError, OSError):
                 yield from self._replace(worker)
                 continue
+            worker.asked = None
             kind, payload = frame[:1], frame[1:]
             if kind == b"x":
                 raise InputError(payload.decode())
@@ -120,16 +136,17 @@ class Processes:
                 worker.ready = True
                 self.proof = self.proof or msgspec.json.decode(payload)
                 continue
-            keys = worker.batches.popleft()
-            worker.done += len(keys)
+            answers = worker.answered(decode_events(payload))
+            self._alone.difference_update(e.key for e in answers if not isinstance(e, Lost))
             self._feed()
-            if worker.ignored:
-                worker.ignored -= 1
-            else:
-                yield from decode_events(payload)
-            if self._leaving:
+            yield from answers
+            if self._leaving and not (worker.accelerated and worker.batches):
                 self._end(worker)
                 self._workers.remove(worker)
+        for worker in self._workers:
+            if worker.asked is not None and time.monotonic() > worker.asked + FROZEN:
+                worker.given_up = True
+                worker.process.kill()
         self._feed()
 
     def leave(self) -> Iterator[Event]:
@@ -139,6 +156,9 @@ class Processes:
             yield Lost(batch.keys, "handed back", blamed=False)
         self._waiting.clear()
         for worker in list(self._workers):
+            if worker.accelerated and worker.ready and worker.batches:
+                worker.frames.put((b"l", b""))  # it gives the rest back itself
+                continue
             while len(worker.batches) > (1 if worker.ready else 0):
                 keys = worker.batches.pop()
                 if len(worker.batches) >= worker.ignored:
@@ -148,14 +168,19 @@ class Processes:
                 self._workers.remove(worker)
 
     def cancel(self, keys: Iterable[Key]) -> None:
-        """Forget what waits; a worker that is at it is ended and replaced."""
+        """Forget what waits; a worker that is at it is ended and replaced, if it cannot stop."""
         given_up = set(keys)
+        self._alone -= given_up
         waiting = (batch.without(given_up) for batch in self._waiting)
         self._waiting = deque(batch for batch in waiting if batch.children)
         for worker in self._workers:
-            if any(key in given_up for batch in worker.batches for key in batch):
-                kept = (tuple(k for k in batch if k not in given_up) for batch in worker.batches)
-                worker.batches = deque(kept)
+            if not (held := worker.held & given_up):
+                continue
+            if worker.accelerated:
+                worker.give_up(held)
+                worker.asked = worker.asked or time.monotonic()
+            else:
+                worker.leave(held)
                 worker.given_up = True
                 worker.process.kill()
 
@@ -174,9 +199,10 @@ class Processes:
 
     def workers(self) -> list[WorkerStatus]:
         """The workers, some of which may just have died."""
+        slots, appetite = (self.cores, self.lanes) if self.accelerated else (1, 1)
         return [
-            WorkerStatus(worker.name, sum(map(len, worker.batches)), worker.done)
-            for worker in self._workers
+            WorkerStatus(w.name, sum(map(len, w.batches)), w.done, slots, appetite)
+            for w in self._workers
         ]
 
     def close(self) -> None:
@@ -199,36 +225,35 @@ class Processes:
         return [keys for worker in self._workers for keys in worker.batches]
 
     def forget(self) -> None:
-        """Let workers finish what they hold, and tell nobody."""
+        """Let workers finish what they hold, or leave it, and tell nobody."""
         self._waiting.clear()
         for worker in self._workers:
-            worker.ignored = len(worker.batches)
+            if worker.accelerated:
+                worker.give_up(worker.held)
+            else:
+                worker.ignored = len(worker.batches)
 
-    def _start(self) -> _Worker:
+    def _start(self) -> Worker:
         assert self._problem is not None
-        mine, theirs = socket.socketpair()
-        name = f"process-{self._started}"
+        kind = self.platform if self.accelerated else "process"
+        name = f"{kind}-{self._started}"
         self._started += 1
-        alone = compiled.single_threaded()
-        with theirs:
-            process = subprocess.Popen(
-                # -P: nothing is imported from the current folder unless the path says so.
-                [sys.executable, "-P", "-c", PROGRAM, str(theirs.fileno()), str(os.getpid())],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                env={**compiled.settings(), **_without_secrets(), **alone, WORKER: "1"},
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,
-            )
-        worker = _Worker(name, process, Connection(mine.detach()))
+        own = compiled.single_threaded()
+        if self.platform != "cpu":
+            own = dict(devices.settings(self.platform, exact=self._problem.arithmetic == "exact"))
+        environment = {**compiled.settings(), **_without_secrets(), **own, WORKER: "1"}
+        process, pipe = child.start("germline.backends.worker", environment)
+        worker = Worker(name, process, pipe, accelerated=self.accelerated)
         threading.Thread(target=worker.send, daemon=True).start()
-        hello = Hello(self._problem, name, self.trust, tuple(sys.path) if self.trust else ())
+        path = tuple(sys.path) if self.trust else ()
+        hands = self.cores if self.accelerated else 0
+        hello = Hello(self._problem, name, self.trust, path, hands, self.lanes)
         worker.frames.put((b"p", encode(hello)))
         for _, blob in self.blobs:
             worker.frames.put((b"b", blob))
         return worker
 
-    def _replace(self, worker: _Worker) -> Iterator[Event]:
+    def _replace(self, worker: Worker) -> Iterator[Event]:
         """A worker has died: another takes its place, and its requests are reported."""
         code = self._end(worker)
         self._deaths = 0 if worker.ready else self._deaths + 1
@@ -239,12 +264,16 @@ class Processes:
             del self._workers[place_of]
         else:
             self._workers[place_of] = self._start()
+        # It was at the first; or at all, and then which of them it was is found out one by one.
+        at_fault = not worker.given_up and not (worker.accelerated and len(worker.batches) > 1)
+        if worker.accelerated:
+            self._alone |= worker.held
         for place, keys in enumerate(worker.batches):
             if place >= worker.ignored:
                 reason = f"worker {worker.name} ended with code {code}"
-                yield Lost(keys, reason, blamed=place == 0 and not worker.given_up)
+                yield Lost(keys, reason, blamed=place == 0 and at_fault)
 
-    def _end(self, worker: _Worker) -> int:
+    def _end(self, worker: Worker) -> int:
         """Kill a worker and give the code it ended with."""
         worker.process.kill()
         code = worker.process.wait()
@@ -257,8 +286,15 @@ class Processes:
         while self._waiting and self._workers and not self._leaving:
             avoid = self._waiting[0].avoid
             worker = min(self._workers, key=lambda w: (w.name == avoid, len(w.batches)))
-            if len(worker.batches) >= IN_FLIGHT:
+            if self._full(worker):
                 return
             batch = self._waiting.popleft()
             worker.batches.append(batch.keys)
             worker.frames.put((b"r", encode(batch)))
+
+    def _full(self, worker: Worker) -> bool:
+        """Whether a worker is not to have the next batch yet."""
+        if not worker.accelerated:
+            return len(worker.batches) >= IN_FLIGHT
+        beside = worker.held.union(self._waiting[0].keys) if self._alone else ()
+        return bool(worker.batches) and not self._alone.isdisjoint(beside)

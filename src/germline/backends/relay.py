@@ -37,6 +37,7 @@ from germline.backends.line import (
 )
 from germline.backends.processes import Processes
 from germline.blobs import sha256
+from germline.device import LANES, Device, choose
 from germline.messages import Batch, Evaluation, Event, Failure, Lost, Problem
 
 MOMENT = 0.2
@@ -80,6 +81,7 @@ class Relay:
         processes: int,
         *,
         trust: bool = False,
+        device: Device = "cpu",
         limits: Limits | None = None,
         say: Callable[[str], None] = lambda text: None,
     ) -> None:
@@ -87,6 +89,8 @@ class Relay:
         self.name = name
         self.processes = processes
         self.trust = trust
+        self.device: Device = device
+        self.accelerated = choose(device) != "cpu"
         self.limits = limits or Limits()
         self.say = say
         self.counts = Counts()
@@ -128,7 +132,8 @@ class Relay:
     def _serve(self, line: Line, stopped: Callable[[], bool]) -> None:
         """One connection, until it is lost, the run is over, or it is time to go."""
         version = germline.__version__
-        line.send(Hello(self.name, self.processes, PROTOCOL, version, self.instance))
+        appetite = LANES if self.accelerated else 1
+        line.send(Hello(self.name, self.processes, PROTOCOL, version, self.instance, appetite))
         self._spoke = told = time.monotonic()
         self._ready = False
         while not self._finished(stopped):
@@ -222,9 +227,10 @@ class Relay:
                 "this host would evaluate something else than the master: the versions of "
                 "germline or ale-py differ"
             )
-        self.say(f"run {message.run}: {problem.task.name}, {self.processes} processes")
+        beside = " beside the accelerator" if self.accelerated else ""
+        self.say(f"run {message.run}: {problem.task.name}, {self.processes} processes{beside}")
         self._problem = problem
-        self._pool = Processes(self.processes, trust=self.trust)
+        self._pool = Processes(self.processes, trust=self.trust, device=self.device)
         self._pool.open(problem)
 
     def _events(self, line: Line) -> list[Event]:

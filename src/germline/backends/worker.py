@@ -1,40 +1,61 @@
 """The program of a worker process.
 
 It talks over one socket. From the master comes a letter and then what it stands for: p the problem,
-b a blob, r a batch of requests. To the master goes one frame that begins with a letter: r ready,
-with what it has proven, e results, x why it cannot work. It ends when the master does.
+b a blob, r a batch of requests, c requests to give up, l to finish what is under way and nothing
+more. To the master goes one frame that begins with a letter: r ready, with what it has proven, e
+results, x why it cannot work. It ends when the master does.
+
+On a CPU it evaluates one batch after another, and answers each with one frame; there nobody sends
+it c or l. With an accelerator it is at all batches at once, and answers requests as they end; a c
+it answers too, with a frame that may be empty.
 """
 
 import contextlib
-import ctypes
 import os
-import signal
 import sys
 import threading
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 from queue import SimpleQueue
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from germline import compiled
+from germline import child, compiled
+from germline.backends.line import Bell
 from germline.genome import Genome
-from germline.messages import Event, Lost, Problem, decode_batch, encode, unpack
+from germline.messages import (
+    Event,
+    Key,
+    Lost,
+    Problem,
+    Request,
+    decode_batch,
+    encode,
+    unpack,
+)
+
+if TYPE_CHECKING:
+    from germline.evaluate import Evaluator
+
+Frames = SimpleQueue[tuple[bytes, bytes] | None]
 
 
 class Hello(msgspec.Struct, frozen=True):
-    """What a worker is told first."""
+    """What a worker is told first; with `hands`, it plays many at once in so many processes."""
 
     problem: Problem
     name: str
     trust: bool
     path: tuple[str, ...]
+    hands: int = 0
+    lanes: int = 0
 
 
 def main(descriptor: int, parent: int) -> None:
     """Evaluate batches until the master hangs up, or is gone."""
-    die_with(parent)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the master's to answer
+    child.begin(parent)
     with Connection(descriptor) as master:
         try:
             _serve(master)
@@ -48,7 +69,8 @@ def _serve(master: Connection) -> None:
     hello = msgspec.msgpack.decode(master.recv_bytes(), type=Hello)
     sys.path[:] = [*hello.path, *(p for p in sys.path if p not in hello.path)]
 
-    _one_thread()
+    if not hello.hands:
+        _one_thread()
     from germline.blobs import BlobCache
     from germline.errors import InputError
     from germline.evaluate import Evaluator
@@ -59,36 +81,92 @@ def _serve(master: Connection) -> None:
     except InputError as error:
         master.send_bytes(b"x" + str(error).encode())
         return
-    master.send_bytes(b"r" + msgspec.json.encode(evaluator.proof))
     known: dict[str, Genome] = {}
-    turn = 0
-    frames: SimpleQueue[tuple[bytes, bytes] | None] = SimpleQueue()
+
+    def read(payload: bytes, play: Callable[[list[Request]], list[Event]]) -> list[Event]:
+        """What comes of a batch."""
+        batch = decode_batch(payload)
+        try:
+            if any(digest not in blobs for digest in batch.blobs):
+                raise InputError("a blob that it needs is not here")
+            return play(unpack(batch, hello.problem.policy, known))
+        except InputError as error:  # it was damaged on its way
+            return [Lost(batch.keys, str(error))]
+
+    if hello.hands:
+        try:
+            _all_at_once(master, evaluator, hello, blobs.put, read)
+        except InputError as error:
+            master.send_bytes(b"x" + str(error).encode())
+        return
+    master.send_bytes(b"r" + msgspec.json.encode(evaluator.proof))
+    frames: Frames = SimpleQueue()
     threading.Thread(target=_listen, args=(master, frames), daemon=True).start()
+    turn = 0
     while (frame := frames.get()) is not None:
         kind, payload = frame
         if kind == b"b":
             blobs.put(payload)
             continue
-        batch = decode_batch(payload)
-        events: list[Event]
-        try:
-            if any(digest not in blobs for digest in batch.blobs):
-                raise InputError("a blob that it needs is not here")
-            events = [*evaluator.evaluate(unpack(batch, hello.problem.policy, known))]
-        except InputError as error:  # it was damaged on its way
-            events = [Lost(batch.keys, str(error))]
+        events = read(payload, lambda requests: [*evaluator.evaluate(requests)])
         master.send_bytes(b"e" + encode(tuple(events)))
         turn += 1
         compiled.settle(turn)
 
 
-def _listen(master: Connection, frames: SimpleQueue[tuple[bytes, bytes] | None]) -> None:
+def _all_at_once(
+    master: Connection,
+    evaluator: "Evaluator",
+    hello: Hello,
+    put: Callable[[bytes], str],
+    read: Callable[[bytes, Callable[[list[Request]], list[Event]]], list[Event]],
+) -> None:
+    """Evaluate with an accelerator: whatever comes is taken while the rest goes on."""
+    from germline.backends.accelerated import Accelerated
+
+    frames: Frames = SimpleQueue()
+    bell = Bell()
+    threading.Thread(target=_listen, args=(master, frames, bell), daemon=True).start()
+    with contextlib.closing(Accelerated(evaluator, hello.hands, hello.lanes)) as player:
+        master.send_bytes(b"r" + msgspec.json.encode(evaluator.proof))
+        turn = 0
+        while True:
+            events: list[Event] = []
+            heard = False  # to be told even if there is nothing else to say
+            bell.silence()
+            while not frames.empty() or not (player.busy or events or heard):
+                frame = frames.get()
+                if frame is None:
+                    return
+                kind, payload = frame
+                if kind == b"b":
+                    put(payload)
+                elif kind == b"r":
+                    events += read(payload, player.add)
+                elif kind == b"c":
+                    player.cancel(msgspec.msgpack.decode(payload, type=list[Key]))
+                    heard = True
+                elif kind == b"l":
+                    events += player.drain()
+            if player.busy and not heard:
+                events += player.turn(bell.wake)
+            if events or heard:
+                master.send_bytes(b"e" + encode(tuple(events)))
+                turn += 1
+                compiled.settle(turn)
+
+
+def _listen(master: Connection, frames: Frames, bell: Bell | None = None) -> None:
     """Take frames off the socket at once: two sides that only send would wait for each other."""
     try:
         while True:
             frames.put((master.recv_bytes(), master.recv_bytes()))
+            if bell is not None:
+                bell.ring()
     except (EOFError, OSError):
         frames.put(None)
+        if bell is not None:
+            bell.ring()
 
 
 def _one_thread() -> None:
@@ -106,11 +184,3 @@ def _one_thread() -> None:
     for thread in Path("/proc/self/task").iterdir():
         with contextlib.suppress(ProcessLookupError):  # a thread may have ended
             os.sched_setaffinity(int(thread.name), allowed)
-
-
-def die_with(parent: int) -> None:
-    """Ask Linux to end this process with its parent, even in the middle of an evaluation."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-        if os.getppid() != parent:
-            os._exit(0)

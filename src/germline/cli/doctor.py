@@ -5,14 +5,16 @@ import platform
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 import germline
+from germline import device as devices
 from germline.cli import options
 from germline.cli.options import AsJson
 from germline.cli.output import is_terminal, say, say_json
+from germline.errors import InputError
 
 CORE = ("jax", "jaxlib", "numpy", "equinox", "optax", "gymnasium", "msgspec", "safetensors")
 EXTRAS = {
@@ -31,29 +33,59 @@ EXTRAS = {
 GOLDEN = "8cfd5e5e43a74010b68320235e9e47a9b2ee70cadfe33e80a33e41ac709c4718"
 
 
-def doctor(json: AsJson = False) -> None:
+def doctor(
+    bench: Annotated[
+        bool,
+        typer.Option(
+            "--bench", help="Measure the parts of a run, in about a minute, and say what to set."
+        ),
+    ] = False,
+    device: options.Device = None,
+    json: AsJson = False,
+) -> None:
     """Say what is installed, what this machine can do, and how fast it is (takes seconds)."""
+    if device is not None and not bench:
+        raise InputError("--device: is what to measure, so add --bench")
     options.prepare(False)
-    facts: dict[str, dict[str, Any]] = {
+    facts = _benched(options.device(device)) if bench else _facts()
+    if json:
+        say_json(facts)
+        return
+    extras = {
+        extra: version or f"not here: pip install 'germline[{extra}]'"
+        for extra, version in facts.get("extras", {}).items()
+    }
+    for title, section in ({**facts, "extras": extras} if extras else facts).items():
+        typer.echo(typer.style(title.replace("_", " "), bold=True))
+        if title == "recommendation":
+            for sentence in section["why"]:
+                say(f"  {sentence}")
+            continue
+        for name, value in section.items():
+            shown = {True: "yes", False: "no", None: "not here"}.get(value, value)
+            shown = f"{shown:,.1f}" if isinstance(shown, float) else shown
+            say(f"  {name.replace('_', ' '):<30}{shown}")
+
+
+def _facts() -> dict[str, dict[str, Any]]:
+    return {
         "machine": _machine(),
         "packages": {"germline": germline.__version__, **{name: _version(name) for name in CORE}},
         "extras": {extra: _versions(names) for extra, names in EXTRAS.items()},
         "platform": _platform(),
         "speed": _speed(),
     }
-    if json:
-        say_json(facts)
-        return
-    extras = {
-        extra: version or f"not here: pip install 'germline[{extra}]'"
-        for extra, version in facts["extras"].items()
-    }
-    for title, section in ({**facts, "extras": extras}).items():
-        typer.echo(typer.style(title, bold=True))
-        for name, value in section.items():
-            shown = {True: "yes", False: "no", None: "not here"}.get(value, value)
-            shown = f"{shown:,.1f}" if isinstance(shown, float) else shown
-            say(f"  {name.replace('_', ' '):<30}{shown}")
+
+
+def _benched(device: devices.Device) -> dict[str, dict[str, Any]]:
+    """The machine, and how fast it is at the parts of a run."""
+    from germline.cli import bench
+
+    def note(text: str) -> None:
+        if sys.stderr is not None and sys.stderr.isatty():
+            typer.echo(f"{text} ...", err=True)
+
+    return {"machine": _machine(), **bench.measured(bench.SECONDS, device=device, say=note)}
 
 
 def _machine() -> dict[str, str]:
@@ -65,14 +97,17 @@ def _machine() -> dict[str, str]:
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         size = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         memory = f"{size / 2**30:.1f} GiB"
-    devices = [f"{device.device_kind} ({device.platform})" for device in jax.devices()]
+    # The accelerator itself is left to workers: JAX sees only the processor here.
+    accelerator = devices.present()
+    found = [] if accelerator is None else [devices.name(accelerator)]
+    found += [f"{device.device_kind} ({device.platform})" for device in jax.devices()]
     return {
         "system": f"{platform.system()} {platform.release()}",
         "processor": platform.machine(),
         "python": platform.python_version(),
         "cores": str(cores()),
         "memory": memory,
-        "devices": ", ".join(devices),
+        "devices": ", ".join(found),
     }
 
 

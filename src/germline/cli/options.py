@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from germline import address
+from germline import device as devices
 
 
 def complete_preset(incomplete: str) -> list[str]:
@@ -87,6 +88,13 @@ Workers = Annotated[
         "With ray, the cores to use.",
     ),
 ]
+Device = Annotated[
+    str | None,
+    typer.Option(
+        metavar="auto|cpu|gpu|tpu",
+        help="What the processes here compute on; if not said, the accelerator if there is one.",
+    ),
+]
 TokenFile = Annotated[
     Path | None,
     typer.Option(help="A file with the secret all workers share; GERMLINE_TOKEN if not given."),
@@ -133,7 +141,24 @@ def prepare(trust: bool) -> None:
     if trust:
         sys.path.insert(0, str(Path.cwd()))
     compiled.keep()
+    if devices.present() is not None:
+        import jax
+
+        # The accelerator is for the worker.
+        jax.config.update("jax_platforms", "cpu")  # type: ignore[no-untyped-call]
     os.environ.update(compiled.single_threaded())
+
+
+def device(given: str | None) -> devices.Device:
+    """The device that an option names."""
+    import msgspec
+
+    from germline.errors import InputError
+
+    try:
+        return msgspec.convert(given or "auto", devices.Device)
+    except msgspec.ValidationError:
+        raise InputError(f"--device: {given!r} is not auto, cpu, gpu or tpu") from None
 
 
 def changes(
@@ -141,6 +166,7 @@ def changes(
     *,
     backend: str | None,
     workers: int | None,
+    device: str | None,
     token_file: Path | None,
     certificate: Path | None,
     key: Path | None,
@@ -151,6 +177,7 @@ def changes(
     engine = {
         "name": backend,
         "workers": workers,
+        "device": device,
         "token_file": token_file and str(token_file),
         "certificate": certificate and str(certificate),
         "key": key and str(key),

@@ -39,6 +39,7 @@ def evaluate(
     workers: Annotated[
         int | None, typer.Option(min=1, max=4096, help="How many; one per core if not said.")
     ] = None,
+    device: options.Device = None,
     at_least: Annotated[
         float | None, typer.Option(help="Exit with code 1 if the mean is lower.")
     ] = None,
@@ -64,6 +65,7 @@ def evaluate(
             seed=seed,
             cap=cap,
             workers=workers,
+            device=options.device(device),
             imports=modules,
             trust=trust,
             stopped=lambda: bool(caught),

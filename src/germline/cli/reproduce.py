@@ -12,6 +12,7 @@ from germline.cli.charts import number
 from germline.cli.options import (
     Backend,
     Certificate,
+    Device,
     Insecure,
     Key,
     TokenFile,
@@ -55,6 +56,7 @@ def reproduce(
     ] = None,
     backend: Backend = None,
     workers: Workers = None,
+    device: Device = None,
     token_file: TokenFile = None,
     certificate: Certificate = None,
     key: Key = None,
@@ -85,6 +87,7 @@ def reproduce(
             None,
             backend=backend,
             workers=workers,
+            device=device,
             token_file=token_file,
             certificate=certificate,
             key=key,

@@ -67,6 +67,7 @@ def worker(
     drain: Annotated[
         float, typer.Option(min=0, help="Seconds to finish what is being worked on when it goes.")
     ] = 90.0,
+    device: options.Device = None,
     trust: Trust = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing.")] = False,
 ) -> None:
@@ -81,19 +82,22 @@ def worker(
         from germline.backends import line as lines
         from germline.backends.processes import cores
         from germline.backends.relay import Limits, Relay
+        from germline.device import LANES, choose
 
         called = name or f"{_host()}-{os.getpid()}-{secrets.token_hex(2)}"
         if not re.fullmatch(lines.NAME, called):
             raise InputError(f"--name: {called!r} is not up to 100 letters, digits, '.', '_', '-'")
         count = processes or cores()
-        connect = _connector(where, called, count, token, authority, insecure)
+        chosen = options.device(device)
+        appetite = LANES if choose(chosen) != "cpu" else 1
+        connect = _connector(where, called, count, appetite, token, authority, insecure)
 
         def speak(text: str) -> None:
             if not quiet:
                 typer.echo(f"{time.strftime('%H:%M:%S')} {called}: {printable(text)}", err=True)
 
         limits = Limits(max_tasks, max_idle, drain)
-        relay = Relay(connect, called, count, trust=trust, limits=limits, say=speak)
+        relay = Relay(connect, called, count, trust=trust, device=chosen, limits=limits, say=speak)
         speak(f"joins {where.redacted}")
         reason = relay.run(lambda: bool(caught))
         speak(f"goes: {reason}; {relay.counts.evaluations:,} evaluations")
@@ -163,6 +167,7 @@ def _connector(
     where: "Address",
     name: str,
     processes: int,
+    appetite: int,
     token: str | None,
     authority: Path | None,
     insecure: bool,
@@ -179,7 +184,7 @@ def _connector(
         return lambda: module.GrpcLine(where, token=token, secure=secure, authority=signed)
     if authority is not None or insecure:
         raise InputError("--authority and --insecure are for grpc; a broker's TLS is in its URL")
-    return lambda: module.CeleryLine(where, name, processes, token=token)
+    return lambda: module.CeleryLine(where, name, processes, appetite=appetite, token=token)
 
 
 def _secure(where: "Address", insecure: bool, authority: Path | None) -> bool:
@@ -198,6 +203,6 @@ def _end_with_parent() -> None:
     """End with the master that started this host, however it ends."""
     parent = os.environ.get(addresses.PARENT, "")
     if parent.isdecimal():
-        from germline.backends.worker import die_with
+        from germline.child import die_with
 
         die_with(int(parent))

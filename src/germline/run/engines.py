@@ -6,6 +6,7 @@ from pathlib import Path
 from types import ModuleType
 
 from germline import address, disk
+from germline import device as devices
 from germline.backends import Backend, Processes, Serial
 from germline.errors import InputError
 from germline.run.spec import Engine
@@ -23,6 +24,7 @@ EXTRAS = dict.fromkeys(("amqp", "celery", "kombu", "redis"), "celery") | {
 def check(engine: Engine) -> None:
     """Refuse what `backend_of` would refuse, before anything is written."""
     place = engine.address
+    devices.choose(engine.device)
     if engine.name == "ray":
         module_of("ray")
     if place is None:
@@ -54,7 +56,7 @@ def backend_of(
         made = module_of("ray").Ray(place, workers=engine.workers or 0, trust=trust, warn=warn)
         return made
     if place is None:
-        return Processes(engine.workers, trust=trust)
+        return Processes(engine.workers, trust=trust, device=engine.device, slots=engine.slots)
     check(engine)
     module, token, workers = module_of(place.scheme), _token(engine), engine.workers or 0
     if place.scheme == "grpc":

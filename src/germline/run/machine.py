@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from germline import address
+from germline import device as devices
+from germline.backends.processes import hands
+from germline.run.spec import Engine
 
 
-def about(backend: str) -> dict[str, Any]:
+def about(engine: Engine) -> dict[str, Any]:
     """What a session works with: the kind of machine matters to floats, versions to tasks."""
     names = ("germline", "jax", "jaxlib", "numpy", "gymnasium", "ale-py", "optax")
     versions = {}
@@ -18,7 +21,8 @@ def about(backend: str) -> dict[str, Any]:
             versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    return {"backend": address.redact(backend), "kind": kind(), "versions": versions}
+    name = address.redact(engine.name)
+    return {"backend": name, "kind": kind(engine), "versions": versions}
 
 
 def differences(
@@ -39,13 +43,18 @@ def differences(
             yield f"this run was begun with {name} {then}, here is {here}; results may differ"
 
 
-def kind() -> str:
-    """The kind of this machine, as far as it changes how floats are rounded."""
-    import jax
+def kind(engine: Engine) -> str:
+    """The kind of this machine, as far as it changes how floats are rounded.
 
+    On an accelerator that is its name, and the number of slots.
+    """
     try:
         flags = Path("/proc/cpuinfo").read_text().partition("flags")[2].partition("\n")[0].split()
     except OSError:
         flags = []
     vectors = [flag for flag in ("avx512f", "avx2", "fma") if flag in flags]
-    return " ".join([platform.machine(), *vectors, jax.default_backend()])
+    where = devices.choose(engine.device) if engine.name == "processes" else "cpu"
+    if where != "cpu":
+        slots = engine.slots or devices.LANES * (engine.workers or hands())
+        where = f"{devices.name(where)}, {slots} slots"
+    return " ".join([platform.machine(), *vectors, where])

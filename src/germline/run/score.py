@@ -8,9 +8,11 @@ import msgspec
 import numpy as np
 
 from germline import blobs, draws
+from germline import device as devices
 from germline.backends import Backend, Dispatcher, Processes, Serial
 from germline.backends.processes import cores
 from germline.blobs import BlobCache
+from germline.device import Device
 from germline.draws import Purpose
 from germline.errors import InputError, shorten
 from germline.evaluate import Evaluator, Frozen
@@ -51,6 +53,7 @@ def score(
     seed: int = 0,
     cap: int | None = None,
     workers: int | None = None,
+    device: Device = "auto",
     imports: Sequence[str] = (),
     trust: bool = False,
     stopped: Callable[[], bool] = lambda: False,
@@ -58,12 +61,18 @@ def score(
     """Play so many episodes that follow from `seed` and from nothing in a run.
 
     With one worker this process plays; `imports` are modules that others need to know the task.
-    Every episode is a request of its own, so that its score depends on its seed alone.
+    Every episode is a request of its own, so that its score depends on its seed alone. An
+    accelerator is used for floats only if one is asked for, since it rounds in its own way.
     """
+    if device == "auto" and file.arithmetic != "exact":
+        device = "cpu"
     problem = _problem(file, imports)
     requests = _requests(file, episodes, seed, cap)
     count = min(workers or cores(), len(requests))
-    backend: Backend = Serial(trust=trust) if count == 1 else Processes(count, trust=trust)
+    accelerated = devices.choose(device) != "cpu"
+    backend: Backend = Serial(trust=trust)
+    if accelerated or count > 1:
+        backend = Processes(workers if accelerated else count, trust=trust, device=device)
     with backend:
         backend.open(problem)
         for blob in (file.weights, _context(file)):

@@ -34,6 +34,7 @@ import msgspec
 from germline import address, disk
 from germline import settings as written
 from germline.address import Address
+from germline.device import Device
 from germline.errors import InputError
 from germline.files import MAX_SIBLINGS, Arithmetic
 from germline.genome import MAX_GENES, Uint32
@@ -59,12 +60,18 @@ class Engine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     the secret that all share; `certificate` and `key` are PEM files, `insecure` does without them
     where others can listen.
 
+    `device` is what the processes of this machine compute on: its accelerator if there is one,
+    unless `cpu` is said; `slots` is how many episodes are under way there, if not said 8 for
+    each worker.
+
     `price` is what an hour of one worker costs. A worker that has not answered for `patience`
     seconds is taken to be frozen. A share of `audit` of all evaluations is done twice.
     """
 
     name: str = "processes"
     workers: Annotated[int, msgspec.Meta(ge=1, le=4096)] | None = None
+    device: Device = "auto"
+    slots: Annotated[int, msgspec.Meta(ge=1, le=2**20)] | None = None
     price: Annotated[float, msgspec.Meta(ge=0, le=1e9)] = 0.0
     patience: Annotated[float, msgspec.Meta(gt=0)] = 600.0
     token_file: str | None = None

@@ -73,9 +73,16 @@ class Atari(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def play(self, players: Players, episodes: Sequence[Episode]) -> list[Outcome]:
         """Play each player's episodes side by side."""
-        stage = _stage(self)
-        eyes = stage.lane(0).eyes
-        return host.play(stage, self.space(), eyes, players, episodes, self.lanes)
+        eyes = self.eyes()
+        return host.play(_stage(self), self.space(), eyes, players, episodes, self.lanes)
+
+    def eyes(self) -> Pixels:
+        """How pictures of the screen become what a policy sees."""
+        return _stage(self).lane(0).eyes
+
+    def lane(self, *, counting: bool = False) -> "Console":
+        """Open an emulator; there is nothing to count in pixels."""
+        return Console(self)
 
     def film(self, players: Players, episode: Episode, watch: Watch, *, drawn: bool) -> Outcome:
         """Play one episode and show every step, at the screen's full size and in colour."""

@@ -11,9 +11,10 @@ import numpy as np
 
 from germline.decode import Recipe
 from germline.policies.protocols import Array, Policy
+from germline.tasks import sizes
 from germline.tasks.players import Players
 from germline.tasks.protocols import TERMINATED, Episode, Outcome, Task
-from germline.tasks.sizes import SMALLEST, padded
+from germline.tasks.sizes import padded
 from germline.tasks.spaces import Space
 
 Score = Callable[[Any, Any], Any]
@@ -52,12 +53,16 @@ class Traced(msgspec.Struct, frozen=True):
     def play(self, players: Players, episodes: Sequence[Episode]) -> list[Outcome]:
         """Trace the function once, map it over players and seeds."""
         recipe = players.recipe(padded(len(players)))
-        width = padded(len(episodes))
+        batch = sizes.SMALLEST
+        if sizes.accelerated():
+            # What a function does with a policy may take more memory than the weights.
+            batch = min(2**10, sizes.accelerator_slots(4 * players.decoder.layout.size))
+        width = max(batch, padded(len(episodes)))
         who, seeds = np.zeros(width, np.int32), np.zeros(width, np.uint32)
         who[: len(episodes)] = [e.player for e in episodes]
         seeds[: len(episodes)] = [e.seed for e in episodes]
         scores = np.asarray(
-            _scores(type(self).score, players.build, recipe, who, seeds), np.float64
+            _scores(type(self).score, players.build, recipe, who, seeds, batch), np.float64
         )
         return [_outcome(score) for score in scores[: len(episodes)].tolist()]
 
@@ -66,12 +71,14 @@ class Traced(msgspec.Struct, frozen=True):
 
 
 @eqx.filter_jit
-def _scores(score: Score, build: Build, recipe: Recipe, who: Array, seeds: Array) -> jax.Array:
+def _scores(
+    score: Score, build: Build, recipe: Recipe, who: Array, seeds: Array, batch: int
+) -> jax.Array:
     def one(player: jax.Array, seed: jax.Array) -> jax.Array:
         return jnp.asarray(score(build(recipe(player)), seed), jnp.float32)
 
     # In batches of one size: the number of players must not change how sums are rounded.
-    return jax.lax.map(lambda pair: one(*pair), (who, seeds), batch_size=SMALLEST)
+    return jax.lax.map(lambda pair: one(*pair), (who, seeds), batch_size=batch)
 
 
 def function_task(name: str, score: Score, *, traced: bool) -> type[Task]:

@@ -95,10 +95,20 @@ class Gym(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         for lane in range(max(players.siblings, min(self.lanes, len(episodes)))):
             stage.lane(lane).counting = players.counting
         try:
-            return host.play(stage, space, host.Plain(space), players, episodes, self.lanes)
+            return host.play(stage, space, self.eyes(), players, episodes, self.lanes)
         except Exception:
             self.close()  # an environment that failed is not played again
             raise
+
+    def eyes(self) -> host.Plain:
+        """Observations are seen as they are."""
+        return host.Plain(self.space())
+
+    def lane(self, *, counting: bool = False) -> "_Lane":
+        """Open an environment."""
+        lane = _Lane(self)
+        lane.counting = counting
+        return lane
 
     def film(self, players: Players, episode: Episode, watch: Watch, *, drawn: bool) -> Outcome:
         """Play one episode and show every step."""

@@ -13,7 +13,7 @@ in that and is played as elsewhere.
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -24,7 +24,7 @@ from germline.policies.protocols import Array, Carry, Policy
 from germline.policies.shared import Siblings
 from germline.tasks.film import Shot, Watch
 from germline.tasks.players import Players, all_arrays
-from germline.tasks.protocols import Episode, Outcome
+from germline.tasks.protocols import Episode, Outcome, Task
 from germline.tasks.spaces import Space
 
 
@@ -90,6 +90,27 @@ class Eyes(Protocol):
         """The observation, and what is remembered then."""
         ...
 
+    def condensed(self) -> "Eyes":
+        """Eyes that see the same in what `condense` leaves, so that less has to be moved."""
+        ...
+
+    def condense(self, shown: Array, into: Array) -> None:
+        """Do on the host what costs little there; not traced."""
+        ...
+
+
+@runtime_checkable
+class HostTask(Task, Protocol):
+    """A task whose episodes are played in lanes on the host."""
+
+    def eyes(self) -> Eyes:
+        """How its policies see what lanes show."""
+        ...
+
+    def lane(self, *, counting: bool = False) -> Lane:
+        """Open a lane; if `counting`, one that adds up observations."""
+        ...
+
 
 class Plain(NamedTuple):
     """Eyes for lanes that show observations as they are."""
@@ -107,6 +128,14 @@ class Plain(NamedTuple):
     def see(self, shown: Array, sight: tuple[()]) -> tuple[Array, tuple[()]]:
         """The same."""
         return shown, sight
+
+    def condensed(self) -> "Plain":
+        """There is nothing to leave out."""
+        return self
+
+    def condense(self, shown: Array, into: Array) -> None:
+        """Copy."""
+        into[...] = shown
 
 
 def play(
@@ -228,6 +257,24 @@ def _beginning(eyes: Eyes, policy: Policy, width: int) -> Any:  # noqa: ANN401 -
     return jax.tree.map(repeated, eyes.sight()), carry
 
 
+def acted(
+    space: Space,
+    eyes: Eyes,
+    policy: Policy,
+    shown: Array,
+    memory: tuple[Any, Carry],
+    fresh: Array,
+) -> tuple[Array, tuple[Any, Carry]]:
+    """The action of one lane, and what it remembers; a fresh lane has forgotten all."""
+    obs, sight = _looked(eyes, shown, memory[0], fresh)
+    output, carry = policy(obs, _again(fresh, policy.initial_carry(), memory[1]))
+    return space.action(output), (sight, carry)
+
+
+def _looked(eyes: Eyes, shown: Array, sight: Any, fresh: Array) -> tuple[Array, Any]:  # noqa: ANN401
+    return eyes.see(shown, _again(fresh, eyes.sight(), sight))
+
+
 def _acted(
     space: Space,
     eyes: Eyes,
@@ -236,23 +283,13 @@ def _acted(
     memory: tuple[Any, Carry],
     fresh: Array,
 ) -> tuple[Array, tuple[Any, Carry]]:
-    """Actions of all lanes, and what they remember; a fresh lane has forgotten all."""
-    start = policy.initial_carry()
-
-    def looked(shown: Array, sight: Any, fresh: Array) -> tuple[Array, Any]:  # noqa: ANN401
-        return eyes.see(shown, _again(fresh, eyes.sight(), sight))
-
-    def one(
-        shown: Array, memory: tuple[Any, Carry], fresh: Array
-    ) -> tuple[Array, tuple[Any, Carry]]:
-        obs, sight = looked(shown, memory[0], fresh)
-        output, carry = policy(obs, _again(fresh, start, memory[1]))
-        return space.action(output), (sight, carry)
-
+    """Actions of all lanes of one policy, and what they remember."""
     if isinstance(policy, Siblings):
-        obs, sight = jax.vmap(looked)(shown, memory[0], fresh)
+        obs, sight = jax.vmap(partial(_looked, eyes))(shown, memory[0], fresh)
+        start = policy.initial_carry()
         output, carry = policy(obs, jax.vmap(_again)(fresh, start, memory[1]))
         return jax.vmap(space.action)(output), (sight, carry)
+    one = partial(acted, space, eyes, policy)
     if fresh.shape[0] == 1:  # one observation is quicker than a batch of one
         action, memory = one(shown[0], jax.tree.map(lambda leaf: leaf[0], memory), fresh[0])
         return jax.tree.map(lambda leaf: leaf[None], (action, memory))

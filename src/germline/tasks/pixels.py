@@ -52,6 +52,14 @@ class Pixels(msgspec.Struct, frozen=True, kw_only=True):
         stack = jnp.concatenate([sight[..., self._channels :], x], axis=-1)
         return stack, stack
 
+    def condensed(self) -> "Pixels":
+        """The last pictures pooled into one."""
+        return msgspec.structs.replace(self, frames=1)
+
+    def condense(self, shown: Array, into: Array) -> None:
+        """Of each pixel, the brightest."""
+        np.max(shown, axis=0, out=into[0])
+
     @property
     def _channels(self) -> int:
         return math.prod(self.screen[2:])

@@ -56,11 +56,17 @@ class CeleryLine:
     """Connects to a broker at once, and to a master when one announces itself there."""
 
     def __init__(
-        self, address: Address, name: str, processes: int, *, token: str | None = None
+        self,
+        address: Address,
+        name: str,
+        processes: int,
+        *,
+        appetite: int = 1,
+        token: str | None = None,
     ) -> None:
         self._address = address
         self._name = name
-        self._processes = processes
+        self._room = IN_FLIGHT * processes * appetite
         self._seal = Seal(token)
         self._life = secrets.token_hex(8)
         self._bell = Bell()
@@ -201,8 +207,8 @@ class CeleryLine:
         """Take work, as the master allows it."""
         self._untold.clear()
         if self._taker is None and self._ear.master is not None:
-            names, count = self._ear.master.names, IN_FLIGHT * self._processes
-            self._taker = Taker(self._address, names, count, self._take, self._ended)
+            names = self._ear.master.names
+            self._taker = Taker(self._address, names, self._room, self._take, self._ended)
 
     def _found(self, held: Held) -> Work | None:
         """A batch from the queue: one that was there before is not for this host to judge."""

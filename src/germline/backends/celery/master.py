@@ -323,7 +323,8 @@ class Celery:
             self._tell(Told(said.worker, said.life, Goodbye(reason)))
         elif self._lives.get(said.worker) != said.life:
             self._gone(said.worker, "came back", blamed=False)
-            self._roster.join(said.worker, hello.slots)
+            host = self._roster.join(said.worker, hello.slots)
+            host.appetite = min(max(1, hello.appetite), MOST_SLOTS)
             self._lives[said.worker] = said.life
 
     def _ready(self, host: Host, message: Ready) -> None:

@@ -57,6 +57,7 @@ def of_worker(message: FromWorker) -> Any:  # noqa: ANN401 - protobuf
         told.hello.slots = message.slots
         told.hello.version = message.version
         told.hello.instance = message.instance
+        told.hello.appetite = message.appetite
     elif isinstance(message, Ready):
         told.ready.SetInParent()
         told.ready.proof.update(message.proof)
@@ -84,7 +85,8 @@ def read_worker(told: Any, run: str) -> FromWorker:  # noqa: ANN401 - protobuf
         return Results(tuple(_events(told.results, run)))
     if kind == "hello":
         hello = told.hello
-        return Hello(hello.worker, hello.slots, hello.protocol, hello.version, hello.instance)
+        about = hello.version, hello.instance, max(1, hello.appetite)
+        return Hello(hello.worker, hello.slots, hello.protocol, *about)
     if kind == "ready":
         return Ready(dict(told.ready.proof))
     if kind == "want":

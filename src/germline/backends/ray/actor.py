@@ -47,11 +47,10 @@ class NodeHost:
     """The actor. Ray starts it again when it dies, with another relay in it."""
 
     def __init__(self, name: str, processes: int, trust: bool, path: tuple[str, ...]) -> None:
-        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # processes share a device
         sys.path += [place for place in path if place not in sys.path]
         self._outbox: SimpleQueue[FromWorker] = SimpleQueue()
         self._line: ActorLine | None = None
-        self._relay = Relay(self._connect, name, processes, trust=trust)
+        self._relay = Relay(self._connect, name, processes, trust=trust, device="auto")
         self._refused = ""
         threading.Thread(target=self._work, daemon=True).start()
 

@@ -30,7 +30,6 @@ from germline.messages import Batch, Event, Key, Problem, Request, pack
 PROGRAM = (
     "import sys; from germline.backends.ray.switchboard import main; main(*map(int, sys.argv[1:]))"
 )
-ACCELERATED = 8  # batches that a node with an accelerator takes as one
 PATIENCE = 120.0  # seconds in which a cluster must answer
 MOMENT = 0.2
 KNOCK = 5.0  # seconds
@@ -268,8 +267,7 @@ class Ray:
                     self._leave(said.host, "was started again")
                     tell = partial(self._tell, said.host, message.instance)
                     self._instances[said.host] = message.instance
-                    appetite = ACCELERATED if said.accelerated else 1
-                    self._desk.join(message, tell, appetite)
+                    self._desk.join(message, tell)
                 elif seat is None:
                     # It was given up, and may begin anew.
                     self._tell(said.host, self._instances.get(said.host, ""), Goodbye())

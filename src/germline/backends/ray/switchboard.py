@@ -17,7 +17,7 @@ from typing import Any
 
 from germline.backends.ray import wire
 from germline.backends.ray.wire import Connected, Dial, Dismissed, Gone, Held, Said, Told
-from germline.backends.worker import die_with
+from germline.child import die_with
 
 MOMENT = 0.2
 LOOK = 1.0  # seconds between two looks at which nodes there are
@@ -42,7 +42,6 @@ class _Node:
     node: str
     actor: Any
     slots: int
-    accelerated: bool
     asked: Any = None
     since: float = field(default_factory=time.monotonic)
     begun: bool = False  # whether the actor has said anything
@@ -126,7 +125,7 @@ class Switchboard:
                 num_gpus=accelerators,
                 scheduling_strategy=NodeAffinitySchedulingStrategy(found["NodeID"], soft=False),
             ).remote(name, slots, self._dial.trust, self._dial.path)
-            node = _Node(found["NodeID"], actor, slots, bool(accelerators))
+            node = _Node(found["NodeID"], actor, slots)
             self._ask(node)
             self._nodes[name] = node
         if self._dial.workers:
@@ -192,7 +191,7 @@ class Switchboard:
                 continue
             node.begun = True
             if messages:
-                self._say(Said(name, node.accelerated, tuple(messages)))
+                self._say(Said(name, tuple(messages)))
             if refused:
                 self._dismissed.add(name)
                 self._drop(name)

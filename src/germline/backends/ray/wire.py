@@ -44,10 +44,9 @@ class Connected(msgspec.Struct, frozen=True, array_like=True, tag="connected"):
 
 
 class Said(msgspec.Struct, frozen=True, array_like=True, tag="said"):
-    """Messages of a host, which has an accelerator or not."""
+    """Messages of a host."""
 
     host: str
-    accelerated: bool
     messages: tuple[bytes, ...]
 
 

@@ -1,0 +1,82 @@
+"""One worker process, from the side of its master: what it was sent, and what it still owes."""
+
+import subprocess
+from collections import deque
+from collections.abc import Set
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from queue import SimpleQueue
+
+import msgspec
+
+from germline.messages import Event, Key, Lost, encode
+
+
+@dataclass
+class Worker:
+    """A process, its end of the socket, and the batches it has been sent."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    pipe: Connection
+    frames: SimpleQueue[tuple[bytes, bytes] | None] = field(default_factory=SimpleQueue)
+    ready: bool = False
+    given_up: bool = False
+    accelerated: bool = False
+    asked: float | None = None  # when it was to give something up, and has not been heard since
+    ignored: int = 0  # of its batches nobody wants to hear
+    batches: deque[tuple[Key, ...]] = field(default_factory=deque)
+    done: int = 0
+
+    @property
+    def held(self) -> set[Key]:
+        """The requests it has."""
+        return {key for batch in self.batches for key in batch}
+
+    def answered(self, events: tuple[Event, ...]) -> tuple[Event, ...]:
+        """Note a frame of answers, and give those that somebody wants to hear.
+
+        It is to the oldest batch; or, all being worked on at once, to any.
+        """
+        if not self.accelerated:
+            self.done += len(self.batches.popleft())
+            if not self.ignored:
+                return events
+            self.ignored -= 1
+            return ()
+        held = self.held
+        wanted = tuple(part for event in events if (part := _among(held, event)) is not None)
+        self.leave({key for event in wanted for key in _keys(event)})
+        self.done += len(held) - len(self.held)
+        return wanted
+
+    def leave(self, keys: Set[Key]) -> None:
+        """Requests are not with it any more."""
+        kept = (tuple(key for key in batch if key not in keys) for batch in self.batches)
+        self.batches = deque(batch for batch in kept if batch or not self.accelerated)
+
+    def give_up(self, keys: Set[Key]) -> None:
+        """Let it leave requests that it is at, among others; with an accelerator it can."""
+        self.frames.put((b"c", encode(sorted(keys))))
+        self.leave(keys)
+
+    def send(self) -> None:
+        """Send what is put into `frames`, in a thread: a frozen worker must not hold the master."""
+        while (frame := self.frames.get()) is not None:
+            try:
+                for part in frame:
+                    self.pipe.send_bytes(part)
+            except OSError:
+                return  # it is gone, which is found out when it is listened to
+
+
+def _keys(event: Event) -> tuple[Key, ...]:
+    return event.keys if isinstance(event, Lost) else (event.key,)
+
+
+def _among(held: Set[Key], event: Event) -> Event | None:
+    """What an event says of requests that are held, if anything."""
+    keys = tuple(key for key in _keys(event) if key in held)
+    if not keys:
+        return None
+    return msgspec.structs.replace(event, keys=keys) if isinstance(event, Lost) else event

@@ -1,0 +1,47 @@
+"""Programs that this one starts: each ends with it, and talks to it over one socket.
+
+They are programs of their own, not forked and not by multiprocessing, so a script needs no
+`if __name__ == "__main__"`, and no thread is copied.
+"""
+
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from multiprocessing.connection import Connection
+
+
+def start(
+    module: str, environment: Mapping[str, str], descriptors: Sequence[int] = ()
+) -> tuple[subprocess.Popen[bytes], Connection]:
+    """Start `main(descriptor, parent)` of a module; give the process and this end of its socket."""
+    mine, theirs = socket.socketpair()
+    program = f"import sys; from {module} import main; main(*map(int, sys.argv[1:]))"
+    with theirs:
+        process = subprocess.Popen(
+            # -P: nothing is imported from the current folder unless the path says so.
+            [sys.executable, "-P", "-c", program, str(theirs.fileno()), str(os.getpid())],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            env=dict(environment),
+            pass_fds=[theirs.fileno(), *descriptors],
+            start_new_session=True,
+        )
+    return process, Connection(mine.detach())
+
+
+def begin(parent: int) -> None:
+    """What such a program does first: it is to end with its parent, and leave Ctrl-C to it."""
+    die_with(parent)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def die_with(parent: int) -> None:
+    """Ask Linux to end this process with its parent, even in the middle of an evaluation."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+        if os.getppid() != parent:
+            os._exit(0)

@@ -1,0 +1,86 @@
+"""Whether this machine has an accelerator that JAX can use; found out without starting JAX.
+
+A process that starts JAX takes hold of the accelerator. So masters look here, stay on the CPU
+themselves, and leave the accelerator to the worker that computes.
+"""
+
+import os
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+from germline.errors import InputError
+
+Device = Literal["auto", "cpu", "gpu", "tpu"]
+
+LANES = 8  # episodes under way for every core beside an accelerator
+
+# What JAX calls a platform, the kind it is of, and the files of which a machine has one.
+_PLATFORMS = {
+    "cuda": ("gpu", ("/dev/nvidia0", "/dev/nvidiactl", "/dev/dxg")),
+    "rocm": ("gpu", ("/dev/kfd",)),
+    "tpu": ("tpu", ("/dev/accel0", "/dev/vfio/0")),
+}
+
+
+def choose(wanted: Device = "auto") -> str:
+    """Give the platform to compute on, as JAX calls it; refuse what is not here."""
+    if wanted == "cpu":
+        return "cpu"
+    found = present()
+    if wanted == "auto":
+        return found or "cpu"
+    if found is None or _PLATFORMS[found][0] != wanted:
+        raise InputError(
+            f"device: there is no {wanted} here that JAX can use; germline doctor says what is"
+        )
+    return found
+
+
+@lru_cache
+def present() -> str | None:
+    """The platform of an accelerator that is here and that the installed JAX supports."""
+    allowed = os.environ.get("JAX_PLATFORMS", "").split(",")
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1", "NoDevFiles")
+    for platform, (kind, files) in _PLATFORMS.items():
+        if allowed != [""] and not {platform, kind} & set(allowed):
+            continue
+        if platform == "cuda" and hidden:
+            continue
+        if _supported(platform) and any(map(os.path.exists, files)):
+            return platform
+    return None
+
+
+def _supported(platform: str) -> bool:
+    if platform == "tpu":
+        return find_spec("libtpu") is not None
+    return any(platform in plugin.name for plugin in metadata.entry_points(group="jax_plugins"))
+
+
+def name(platform: str) -> str:
+    """What an accelerator is called, as far as its driver tells; the platform's name if not."""
+    for about in sorted(Path("/proc/driver/nvidia/gpus").glob("*/information")):
+        model = about.read_text().partition("Model:")[2].partition("\n")[0].strip()
+        return f"{platform} {model}"
+    return platform
+
+
+def settings(platform: str, *, exact: bool) -> Mapping[str, str]:
+    """The environment of a process that computes on an accelerator.
+
+    It takes memory as it needs it, for others may be there too. Floats are computed by the same
+    algorithms every time, not by those that were fastest this time; whole numbers need no such
+    care.
+    """
+    flags = os.environ.get("XLA_FLAGS", "")
+    if platform == "cuda" and not exact:
+        flags = f"{flags} --xla_gpu_deterministic_ops=true".strip()
+    return {
+        "JAX_PLATFORMS": platform,
+        "XLA_FLAGS": flags,
+        "XLA_PYTHON_CLIENT_PREALLOCATE": os.environ.get("XLA_PYTHON_CLIENT_PREALLOCATE", "false"),
+    }

@@ -1,0 +1,97 @@
+"""Whether there is an accelerator, and what is said if one is wanted and there is none."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from germline import device
+from germline.errors import InputError
+
+PLUGIN = "[jax_plugins]\nxla_cuda12 = jax_plugins.xla_cuda12\n"
+
+
+@pytest.fixture
+def machine(monkeypatch, tmp_path):
+    """A machine with files that only one with such a device has, and a JAX that supports it."""
+    for name in ("JAX_PLATFORMS", "CUDA_VISIBLE_DEVICES"):
+        monkeypatch.delenv(name, raising=False)
+    device.present.cache_clear()
+    there, about = tmp_path / "nvidia0", tmp_path / "jax_cuda12_plugin-1.dist-info"
+    there.touch()
+    about.mkdir()
+    (about / "METADATA").write_text("Name: jax-cuda12-plugin\nVersion: 1\n")
+    (about / "entry_points.txt").write_text(PLUGIN)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(device, "_PLATFORMS", {"cuda": ("gpu", (str(there),))})
+    yield there
+    device.present.cache_clear()
+
+
+def test_it_is_found(machine):
+    assert device.choose() == device.choose("gpu") == "cuda"
+    assert device.choose("cpu") == "cpu"
+    with pytest.raises(InputError, match="there is no tpu here"):
+        device.choose("tpu")
+
+
+def test_it_is_not_there(machine):
+    machine.unlink()
+    assert device.present() is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "found"),
+    [
+        ("JAX_PLATFORMS", "cpu", None),
+        ("JAX_PLATFORMS", "tpu,cpu", None),
+        ("JAX_PLATFORMS", "cuda", "cuda"),
+        ("JAX_PLATFORMS", "gpu,cpu", "cuda"),
+        ("JAX_PLATFORMS", "", "cuda"),
+        ("CUDA_VISIBLE_DEVICES", "", None),
+        ("CUDA_VISIBLE_DEVICES", "-1", None),
+        ("CUDA_VISIBLE_DEVICES", "0", "cuda"),
+    ],
+)
+def test_the_environment_can_hide_it(machine, monkeypatch, name, value, found):
+    monkeypatch.setenv(name, value)
+    assert device.present() == found
+    assert device.choose() == (found or "cpu")
+    if found is None:
+        with pytest.raises(InputError, match="there is no gpu here that JAX can use"):
+            device.choose("gpu")
+
+
+def test_its_name_is_what_the_driver_says(machine):
+    assert device.name("cuda").startswith("cuda")
+
+
+def test_only_floats_pay_for_being_the_same_every_time(machine, monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", "--one")
+    assert device.settings("cuda", exact=True)["XLA_FLAGS"] == "--one"
+    floats = device.settings("cuda", exact=False)
+    assert floats["XLA_FLAGS"] == "--one --xla_gpu_deterministic_ops=true"
+    assert floats["JAX_PLATFORMS"] == "cuda"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        ("gpu", "device: there is no gpu here that JAX can use; germline doctor says what is"),
+        ("abc", "backend.device: "),
+    ],
+)
+def test_the_command_line_refuses_what_is_not_here(wanted, said, tmp_path):
+    run = subprocess.run(
+        [sys.executable, "-m", "germline", "train", "cartpole", "--device", wanted],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "JAX_PLATFORMS": "cpu"},
+    )
+    assert run.returncode == 2
+    assert run.stdout == ""
+    assert said in run.stderr
+    assert run.stderr.count("\n") == 1
+    assert not list(tmp_path.iterdir())
