@@ -72,7 +72,7 @@ def test_only_floats_pay_for_being_the_same_every_time(machine, monkeypatch):
     assert device.settings("cuda", exact=True)["XLA_FLAGS"] == "--one"
     floats = device.settings("cuda", exact=False)
     assert floats["XLA_FLAGS"] == "--one --xla_gpu_deterministic_ops=true"
-    assert floats["JAX_PLATFORMS"] == "cuda"
+    assert floats["JAX_PLATFORMS"] == "cuda,cpu"
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ def settings(platform: str, *, exact: bool) -> Mapping[str, str]:
     if platform == "cuda" and not exact:
         flags = f"{flags} --xla_gpu_deterministic_ops=true".strip()
     return {
-        "JAX_PLATFORMS": platform,
+        "JAX_PLATFORMS": f"{platform},cpu",  # callbacks need the processor too
         "XLA_FLAGS": flags,
         "XLA_PYTHON_CLIENT_PREALLOCATE": os.environ.get("XLA_PYTHON_CLIENT_PREALLOCATE", "false"),
     }

@@ -117,7 +117,7 @@ def test_show_says_what_a_run_is(germline, made):
 
     shown = json.loads(ok(germline("show", made / "ga", "--json")))
     assert {
-        *("run", "name", "seed", "task", "policy", "algorithm", "arithmetic", "state"),
+        *("run", "name", "seed", "task", "policy", "algorithm", "arithmetic", "state", "pruned"),
         *("finished_by", "individuals", "evaluations", "elite", "champion"),
         *("generations", "frames", "steps", "seconds", "cost", "reports", "best", "lineage"),
         *("cost_per_billion_frames", "to_go"),

@@ -240,7 +240,7 @@ def test_sessions_are_noted_with_what_they_worked(tmp_path):
     assert len(sessions) == 2
     assert sessions[0] == sessions[1]
     assert sessions[0]["backend"] == "serial"
-    assert sessions[0]["kind"] == machine.kind()
+    assert sessions[0]["kind"] == machine.kind(small().backend)
     assert {"germline", "jax", "numpy"} <= set(sessions[0]["versions"])
 
 
@@ -254,8 +254,8 @@ def test_another_kind_of_machine_is_pointed_out(tmp_path, monkeypatch):
     folder = begin(tmp_path / "run", small())
     assert warnings(folder) == []
     assert warnings(folder) == []
-    here = machine.kind()
-    monkeypatch.setattr(machine, "kind", lambda: "abacus")
+    here = machine.kind(small().backend)
+    monkeypatch.setattr(machine, "kind", lambda engine: "abacus")
     (told,) = warnings(folder)
     assert f"another kind of machine ({here}, here abacus)" in told
 
@@ -270,7 +270,9 @@ def test_other_versions_are_pointed_out(tmp_path):
     folder = begin(tmp_path / "run", small())
     with Store.open(folder, write=True) as store:
         versions = {"germline": "0.0.1", "jax": "0.0.2", "odd": "1"}
-        store.session({"backend": "serial", "kind": machine.kind(), "versions": versions})
+        store.session(
+            {"backend": "serial", "kind": machine.kind(small().backend), "versions": versions}
+        )
     told = warnings(folder)
     assert any(text.startswith("this run was begun with jax 0.0.2, here is ") for text in told)
     assert any("begun with numpy none, here is" in text for text in told)

@@ -131,6 +131,7 @@ class Dispatcher:
         self._seconds = 0.0  # an episode takes
         self._slots = 0
         self._hosts = 0
+        self._others = 0
         self._looked = -math.inf
         self._checked = 0.0
         self._worked = 0.0  # seconds with somebody there: nobody is late while there is nobody
@@ -193,6 +194,8 @@ class Dispatcher:
             workers = self.backend.workers()
             self._slots = sum(worker.slots * worker.appetite for worker in workers)
             self._hosts = len(workers)
+            # Of one with an accelerator, all slots are the same process.
+            self._others = sum(1 if w.appetite > 1 else w.slots for w in workers)
             self._looked = moment
         return self._slots
 
@@ -259,7 +262,7 @@ class Dispatcher:
             self._strike(host, f"failed where another did not: {failure.reason}")
         if self.audit is None:
             return [answer]
-        verdict = self.audit.hear(request, answer, elsewhere=self._slots > 1)
+        verdict = self.audit.hear(request, answer, elsewhere=self._others > 1)
         if verdict.again:
             now.avoid[request.key] = answer.worker
             now.tries.pop(request.key, None)

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Container
 
 from germline.address import PARENT, TOKEN, URL
+from germline.device import Device
 from germline.errors import InputError
 
 REFUSED = 2  # the exit code of a host that will not work
@@ -18,8 +19,16 @@ class Local:
     What it must know is in its environment: a command line can be read by everyone.
     """
 
-    def __init__(self, count: int, *, token: str | None = None, trust: bool = False) -> None:
+    def __init__(
+        self,
+        count: int,
+        *,
+        device: Device = "auto",
+        token: str | None = None,
+        trust: bool = False,
+    ) -> None:
         self.count = count
+        self.device = device
         self.token = token
         self.trust = trust
         self.name = f"local-{os.getpid()}-{secrets.token_hex(2)}"
@@ -33,6 +42,7 @@ class Local:
             return
         secret = {} if self.token is None else {TOKEN: self.token}
         command = [sys.executable, "-m", "germline", "worker", "--processes", str(self.count)]
+        command += ["--device", self.device]
         self._process = subprocess.Popen(
             [*command, "--name", self.name, "--quiet", *(["--trust"] if self.trust else [])],
             stdin=subprocess.DEVNULL,

@@ -32,7 +32,7 @@ SECRETS = {TOKEN, URL, PARENT, "GERMLINE_BACKEND", "RAY_AUTH_TOKEN"}
 WORKER = "GERMLINE_WORKER"  # set in the environment of every worker
 
 
-def _without_secrets() -> dict[str, str]:
+def without_secrets() -> dict[str, str]:
     """The environment as the code of tasks may know it."""
     return {name: value for name, value in os.environ.items() if name not in SECRETS}
 
@@ -49,16 +49,19 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def gains(problem: Problem) -> bool:
+def gains(problem: Problem, *, trust: bool = False) -> bool:
     """Whether an accelerator is of use to a problem.
 
     Functions in Python are called one after another, and siblings that share products are played
     by ordinary workers.
     """
     from germline import tasks  # which need JAX; masters of others do not
+    from germline.evaluate import load
     from germline.tasks.host import HostTask
 
     try:
+        if trust:
+            load(problem.imports, trust=True)
         task = tasks.make(problem.task.name, problem.task.settings)
     except InputError:
         return True  # workers alone know it
@@ -103,7 +106,7 @@ class Processes:
     def open(self, problem: Problem, run: str = "") -> None:
         """Start the workers; the first batches wait until they are ready."""
         self._problem = problem
-        if self.platform != "cpu" and not gains(problem):
+        if self.platform != "cpu" and not gains(problem, trust=self.trust):
             self.platform, self.accelerated = "cpu", False
             self.count = self.cores
         while len(self._workers) < self.count:
@@ -238,10 +241,10 @@ class Processes:
         kind = self.platform if self.accelerated else "process"
         name = f"{kind}-{self._started}"
         self._started += 1
-        own = compiled.single_threaded()
+        own = {**compiled.single_threaded(), "JAX_PLATFORMS": "cpu"}
         if self.platform != "cpu":
             own = dict(devices.settings(self.platform, exact=self._problem.arithmetic == "exact"))
-        environment = {**compiled.settings(), **_without_secrets(), **own, WORKER: "1"}
+        environment = {**compiled.settings(), **without_secrets(), **own, WORKER: "1"}
         process, pipe = child.start("germline.backends.worker", environment)
         worker = Worker(name, process, pipe, accelerated=self.accelerated)
         threading.Thread(target=worker.send, daemon=True).start()
@@ -258,7 +261,9 @@ class Processes:
         code = self._end(worker)
         self._deaths = 0 if worker.ready else self._deaths + 1
         if self._deaths >= HOPELESS * self.count:
-            raise InputError(f"workers end with code {code} before they have done anything")
+            without = "; --device cpu does without the accelerator"
+            hint = without if self.platform != "cpu" else ""
+            raise InputError(f"workers end with code {code} before they have done anything{hint}")
         place_of = self._workers.index(worker)
         if self._leaving:
             del self._workers[place_of]
@@ -266,7 +271,7 @@ class Processes:
             self._workers[place_of] = self._start()
         # It was at the first; or at all, and then which of them it was is found out one by one.
         at_fault = not worker.given_up and not (worker.accelerated and len(worker.batches) > 1)
-        if worker.accelerated:
+        if worker.accelerated and worker.ready and not worker.given_up:
             self._alone |= worker.held
         for place, keys in enumerate(worker.batches):
             if place >= worker.ignored:

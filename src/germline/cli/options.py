@@ -141,12 +141,12 @@ def prepare(trust: bool) -> None:
     if trust:
         sys.path.insert(0, str(Path.cwd()))
     compiled.keep()
+    os.environ.update(compiled.single_threaded())
     if devices.present() is not None:
         import jax
 
         # The accelerator is for the worker.
         jax.config.update("jax_platforms", "cpu")  # type: ignore[no-untyped-call]
-    os.environ.update(compiled.single_threaded())
 
 
 def device(given: str | None) -> devices.Device:

@@ -16,6 +16,7 @@ import msgspec
 
 from germline import child, compiled
 from germline import device as devices
+from germline.backends.processes import without_secrets
 from germline.device import LANES
 from germline.errors import InputError
 from germline.files import Arithmetic, TaskRef
@@ -81,7 +82,7 @@ def _program(job: Job, platform: str) -> Iterator[_Program]:
     own = {**compiled.single_threaded(), "JAX_PLATFORMS": "cpu"}
     if platform != "cpu":
         own = dict(devices.settings(platform, exact=job.arithmetics == ("exact",)))
-    process, pipe = child.start(__name__, {**compiled.settings(), **os.environ, **own})
+    process, pipe = child.start(__name__, {**compiled.settings(), **without_secrets(), **own})
     try:
         program = _Program(job.part, pipe)
         with contextlib.suppress(OSError):

@@ -24,7 +24,11 @@ EXTRAS = dict.fromkeys(("amqp", "celery", "kombu", "redis"), "celery") | {
 def check(engine: Engine) -> None:
     """Refuse what `backend_of` would refuse, before anything is written."""
     place = engine.address
-    devices.choose(engine.device)
+    if place is None or engine.workers:
+        devices.choose(engine.device)
+    ray = engine.name == "ray" or (place is not None and place.scheme == "ray")
+    if ray and engine.device != "auto":
+        raise InputError("backend.device: hosts of a Ray cluster find their own; leave it out")
     if engine.name == "ray":
         module_of("ray")
     if place is None:
@@ -62,12 +66,18 @@ def backend_of(
     if place.scheme == "grpc":
         certificate, key = _pem(engine)
         made = module.Grpc(
-            place, token=token, certificate=certificate, key=key, workers=workers, trust=trust
+            place,
+            token=token,
+            certificate=certificate,
+            key=key,
+            workers=workers,
+            device=engine.device,
+            trust=trust,
         )
         return made
     if not place.loopback and not place.password:
         warn(f"{place.redacted}: has no password, and whoever reaches it could change results")
-    made = module.Celery(place, token=token, workers=workers, trust=trust)
+    made = module.Celery(place, token=token, workers=workers, device=engine.device, trust=trust)
     return made
 
 

@@ -55,6 +55,7 @@ def kind(engine: Engine) -> str:
     vectors = [flag for flag in ("avx512f", "avx2", "fma") if flag in flags]
     where = devices.choose(engine.device) if engine.name == "processes" else "cpu"
     if where != "cpu":
-        slots = engine.slots or devices.LANES * (engine.workers or hands())
-        where = f"{devices.name(where)}, {slots} slots"
+        count = engine.workers or hands()
+        lanes = devices.LANES if engine.slots is None else max(2, engine.slots // count)
+        where = f"{devices.name(where)}, {count * (lanes // 2) * 2} slots"
     return " ".join([platform.machine(), *vectors, where])

@@ -211,7 +211,11 @@ def _scratch(size: int) -> Any:  # noqa: ANN401 - an open file without a name
     for folder in ("/dev/shm", None):
         if folder is not None and not Path(folder).is_dir():
             continue
-        file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - it stays open
+        try:
+            file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - it stays open
+        except OSError as error:
+            reason = error.strerror
+            continue
         try:
             file.truncate(size)
             if hasattr(os, "posix_fallocate"):

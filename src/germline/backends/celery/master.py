@@ -50,6 +50,7 @@ from germline.backends.local import Local
 from germline.backends.protocols import WorkerStatus
 from germline.backends.roster import Host, Roster
 from germline.blobs import BlobCache
+from germline.device import Device
 from germline.errors import InputError
 from germline.messages import Event, Key, Lost, Problem, Request
 
@@ -77,11 +78,12 @@ class Celery:
         *,
         token: str | None = None,
         workers: int = 0,
+        device: Device = "auto",
         trust: bool = False,
         lease: float = LEASE,
     ) -> None:
         self.address = address
-        self.local = Local(workers, token=token, trust=trust)
+        self.local = Local(workers, device=device, token=token, trust=trust)
         self.dropped = 0  # messages that were none
         self._seal = Seal(token)
         self._lock = threading.RLock()  # for onlookers from other threads

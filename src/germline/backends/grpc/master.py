@@ -22,6 +22,7 @@ from germline.backends.grpc.standing import Standing
 from germline.backends.line import LEASE, FromMaster, FromWorker
 from germline.backends.local import Local
 from germline.backends.protocols import WorkerStatus
+from germline.device import Device
 from germline.errors import InputError
 from germline.messages import Batch, Event, Key, Problem, Request, pack
 
@@ -67,6 +68,7 @@ class Grpc:
         certificate: bytes | None = None,
         key: bytes | None = None,
         workers: int = 0,
+        device: Device = "auto",
         trust: bool = False,
         lease: float = LEASE,
     ) -> None:
@@ -74,7 +76,7 @@ class Grpc:
         self.token = token
         self.certificate = certificate
         self.key = key
-        self.local = Local(workers, token=token, trust=trust)
+        self.local = Local(workers, device=device, token=token, trust=trust)
         self.port = 0  # that is listened to, once it is open
         self.refused = 0  # streams, so far
         self._desk = Desk(lease)
