@@ -444,12 +444,18 @@ class Held:
         return 0
 
     def freeze(self):
-        until(lambda: self.generations() >= 2, "two generations are done")
-        wanted = {b"SLURM_ARRAY_TASK_ID=0", b"GERMLINE_WORKER=1"}
-        found = [n for n, about in self.cluster.processes().items() if wanted <= set(about)]
+        until(
+            lambda: self.generations() >= 2 and len(self.workers()) == 2,
+            "two generations are done, and both nodes have joined",
+        )
+        found = self.workers()
         for number in found:
             os.kill(number, signal.SIGSTOP)
         return found
+
+    def workers(self):
+        wanted = {b"SLURM_ARRAY_TASK_ID=0", b"GERMLINE_WORKER=1"}
+        return [n for n, about in self.cluster.processes().items() if wanted <= set(about)]
 
 
 @pytest.mark.slow

@@ -44,7 +44,11 @@ class Tiny(eqx.Module):
         return ()
 
 
-policies.register("tiny-in-an-arena")(Tiny)
+@pytest.fixture(autouse=True)
+def registered(monkeypatch):
+    monkeypatch.setattr(policies.registry, "_registry", dict(policies.registry._registry))
+    policies.register("tiny-in-an-arena")(Tiny)
+
 
 # task, its settings, policy, its settings
 CASES = {
