@@ -51,13 +51,15 @@ def test_grpc_is_given_its_files_and_its_token(recorder):
         "certificate": CERTIFICATE.encode(),
         "key": KEY.encode(),
         "workers": 2,
+        "device": "auto",
         "trust": True,
     }
 
 
 def test_grpc_on_loopback_needs_nothing(recorder):
     engines.backend_of(Engine("grpc://127.0.0.1"))
-    nothing = {"token": None, "certificate": None, "key": None, "workers": 0, "trust": False}
+    nothing = {"token": None, "certificate": None, "key": None, "workers": 0}
+    nothing |= {"device": "auto", "trust": False}
     assert recorder.made[0][2] == nothing
 
 
@@ -67,7 +69,7 @@ def test_a_broker_is_given_the_token_of_the_environment(recorder, monkeypatch):
     engines.backend_of(Engine(BROKER), warn=warnings.append)
     [(kind, place, settings)] = recorder.made
     assert (kind, place.password) == ("Celery", WORD)
-    assert settings == {"token": WORD, "workers": 0, "trust": False}
+    assert settings == {"token": WORD, "workers": 0, "device": "auto", "trust": False}
     assert warnings == []
 
 
@@ -152,3 +154,12 @@ def test_a_missing_extra_is_told_with_what_adds_it(name, package, extra, monkeyp
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(InputError, match=rf"add it with: pip install 'germline\[{extra}\]'$"):
         engines.check(Engine(name))
+
+
+def test_a_device_is_for_processes_here(tmp_path):
+    absent = Engine("processes", device="tpu")
+    with pytest.raises(InputError, match="there is no tpu here"):
+        engines.check(absent)
+    engines.check(Engine("grpc://127.0.0.1:7", device="tpu"))
+    with pytest.raises(InputError, match="hosts of a Ray cluster find their own"):
+        engines.check(Engine("ray", device="cpu"))
