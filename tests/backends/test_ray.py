@@ -6,18 +6,16 @@ import sys
 import tempfile
 from pathlib import Path
 
-import msgspec
 import pytest
 
 import engines
 import servers
-from conformance.test_backends import RUNS, requests_of, resolved
+from conformance.test_backends import RUNS, resolved
 from conformance.test_engines import LONG, serial_digest, small
 from engines import CONTINUE, KILL, STOP, OfRay, Running, children, until
 from germline.address import Address
 from germline.backends.ray import Ray, wire
 from germline.errors import InputError
-from germline.messages import Key
 from nodes import RayCluster
 
 pytestmark = pytest.mark.slow
@@ -82,11 +80,6 @@ def test_a_host_that_was_frozen_joins_again(tmp_path):
             until(backend.workers, "it is back")
             assert engine.workers(None) == [frozen]
             running.digest()
-
-
-def many_of(run, count):
-    first = requests_of(run)[0]
-    return [msgspec.structs.replace(first, key=Key("run", 0, 0, n)) for n in range(count)]
 
 
 def test_a_cluster_is_reached_from_outside(tmp_path):

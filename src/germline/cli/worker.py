@@ -80,16 +80,17 @@ def worker(
         import re
 
         from germline.backends import line as lines
-        from germline.backends.processes import cores
+        from germline.backends.processes import cores, hands
         from germline.backends.relay import Limits, Relay
         from germline.device import LANES, choose
 
         called = name or f"{_host()}-{os.getpid()}-{secrets.token_hex(2)}"
         if not re.fullmatch(lines.NAME, called):
             raise InputError(f"--name: {called!r} is not up to 100 letters, digits, '.', '_', '-'")
-        count = processes or cores()
         chosen = options.device(device)
-        appetite = LANES if choose(chosen) != "cpu" else 1
+        accelerated = choose(chosen) != "cpu"
+        count = processes or (hands() if accelerated else cores())
+        appetite = LANES if accelerated else 1
         connect = _connector(where, called, count, appetite, token, authority, insecure)
 
         def speak(text: str) -> None:
