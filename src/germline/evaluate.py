@@ -132,13 +132,20 @@ class Evaluator:
         if not all(map(math.isfinite, scores)):
             reason = f"its returns are {shorten(str(list(scores)))}"
             return Failure(request.key, reason, worker=self.worker)
+        described = {len(outcome.behaviour) for outcome in outcomes}
+        if len(described) > 1:
+            reason = f"the behaviours of its episodes are of {sorted(described)} numbers"
+            return Failure(request.key, reason, worker=self.worker)
+        behaviour = outcomes[0].behaviour
+        if len(outcomes) > 1:
+            behaviour = tuple(np.mean([o.behaviour for o in outcomes], axis=0).tolist())
         found = Evaluation(
             request.key,
             scores,
             tuple([int(outcome.steps) for outcome in outcomes]),
             tuple([int(outcome.frames) for outcome in outcomes]),
             "".join([outcome.end for outcome in outcomes]),
-            tuple([float(number) for number in outcomes[-1].behaviour]),
+            behaviour,
             _added([o.sums for o in outcomes if o.sums is not None]),
             seconds,
             self.worker,

@@ -44,6 +44,8 @@ class Problem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         facts = msgspec.to_builtins(self)
         if not self.siblings:
             del facts["siblings"]  # which older runs did not know
+        if facts["task"]["settings"].get("behaviour", ...) is None:
+            del facts["task"]["settings"]["behaviour"]  # nor this
         if self.task.name == "atari":
             facts["ale-py"] = metadata.version("ale-py")
         text = msgspec.json.encode([FORMAT, facts], order="sorted")
@@ -76,6 +78,7 @@ class Evaluation(msgspec.Struct, frozen=True, array_like=True, tag="evaluation")
 
     `steps` are decisions of the policy, `frames` what the game's own counter says. `ends` has one
     letter per episode: t for terminated by the task, l for its own time limit, c for the cap.
+    `behaviour` is the mean over the episodes.
     """
 
     key: Key

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from germline import Birth, Decoder, Gene, Genome, policies, tasks
-from germline.tasks import Episode, fitting, functional, sizes
+from germline.tasks import Episode, fitting, on_device, sizes
 from germline.tasks.rollout import Program
 
 KINDS = [("CartPole-v1", "gru", {}), ("Pendulum-v1", "mlp", {"normalise": "observations"})]
@@ -51,16 +51,16 @@ class TestBlocks:
         team = players(task, range(6), policy, **given)
         narrow, wide = programs(task, team, block)
         episodes = [Episode(n % 6, n, 5 + 5 * (n % 5)) for n in range(40)]
-        wanted = functional.played(narrow, team, episodes)
+        wanted = on_device.played(narrow, team, episodes)
         assert len({outcome.steps for outcome in wanted}) > 4
-        assert functional.played(wide, team, episodes) == wanted
+        assert on_device.played(wide, team, episodes) == wanted
 
     def test_fewer_episodes_than_slots(self):
         task = made(slots=33, segment=5)
         team = players(task, range(3))
         narrow, wide = programs(task, team, 16)
         episodes = [Episode(n, n, None) for n in range(3)]
-        assert functional.played(wide, team, episodes) == functional.played(narrow, team, episodes)
+        assert on_device.played(wide, team, episodes) == on_device.played(narrow, team, episodes)
 
     @given(
         st.lists(st.tuples(st.integers(0, 30), st.integers(0, 9), st.integers(1, 25)), min_size=1)
@@ -70,11 +70,11 @@ class TestBlocks:
         task = made("Pendulum-v1", slots=7, segment=3)
         alone, company = players(task, [5]), players(task, range(31))
         wide = programs(task, alone, 4)[1]
-        (wanted,) = functional.played(wide, alone, [Episode(0, 1, 20)])
+        (wanted,) = on_device.played(wide, alone, [Episode(0, 1, 20)])
         mine = len(chosen) // 2
         episodes = [Episode(*episode) for episode in chosen]
         episodes.insert(mine, Episode(5, 1, 20))
-        assert functional.played(wide, company, episodes)[mine] == wanted
+        assert on_device.played(wide, company, episodes)[mine] == wanted
 
 
 class OutOfMemory:
@@ -96,7 +96,7 @@ class TestMemory:
         team = players(task, range(9), normalise="observations")
         episodes = [Episode((5 * n) % 9, n, 10) for n in range(30)]
         wanted = task.play(team, episodes)
-        monkeypatch.setattr(functional, "MOST_EPISODES", 8)
+        monkeypatch.setattr(on_device, "MOST_EPISODES", 8)
         assert task.play(team, episodes) == wanted
 
     def test_filmed_as_it_was_played(self):
@@ -160,7 +160,7 @@ class TestSizes:
             task.program(players(task, range(count), hidden=[64, 64]), counting=False, wide=True)
             for count in (1, 100)
         }
-        assert found == {Program("gymnasium", "CartPole-v1", 4096, 16, None, False, 1024)}
+        assert found == {Program(task, 4096, 16, False, 1024)}
 
 
 SCRIPT = """

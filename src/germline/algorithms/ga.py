@@ -54,9 +54,9 @@ class GA(Generational, frozen=True, kw_only=True):
             for parent, s in zip(parents, seeds, strict=True)
         ]
 
-    def chosen(self, ranked: list[Genome]) -> tuple[Genome, ...]:
+    def chosen(self, elite: list[Genome], others: list[Genome]) -> tuple[Genome, ...]:
         """The best, the elite among them."""
-        return tuple(ranked[: self.parents])
+        return tuple([*elite, *others][: self.parents])
 
     def wanted(self) -> int:
         """As many as become parents."""

@@ -76,8 +76,16 @@ class Generational(Common, frozen=True, kw_only=True):
         """Give the individuals of these indices."""
 
     @abstractmethod
-    def chosen(self, ranked: list[Genome]) -> tuple[Genome, ...]:
-        """Give the parents of the next generation, from the elite and the best that follow it."""
+    def chosen(self, elite: list[Genome], others: list[Genome]) -> tuple[Genome, ...]:
+        """Give the parents of the next generation, from the elite and the best of the others."""
+
+    def order(self, state: State, told: Mapping[int, Result]) -> list[int]:
+        """Give those who can become parents, best first: by their fitness."""
+        return progress.best_first(progress.fitness(told))
+
+    def following(self, state: State, told: Mapping[int, Result], after: State) -> State:
+        """Give the state after a generation, with what else a subclass remembers of it."""
+        return after
 
     @abstractmethod
     def wanted(self) -> int:
@@ -185,12 +193,13 @@ class Generational(Common, frozen=True, kw_only=True):
         elite = self._elite(state, values, ranked)
         names = {scored.genome.digest for scored in elite}
         # As many of the rest as could be chosen; born again, since only seeds are kept.
-        best = self.born(state, ranked[: self.wanted() + len(elite)])
+        best = self.born(state, self.order(state, first)[: self.wanted() + len(elite)])
         others = [genome for genome in best if genome.digest not in names]
-        parents = self.chosen([*(scored.genome for scored in elite), *others])
+        parents = self.chosen([scored.genome for scored in elite], others)
         again = list(state.told.values()) if state.phase == CANDIDATES else []
         every = [*first.values(), *again]
-        champion = elite[0] if elite else Scored(best[0], float(values[ranked[0]]))
+        top = ranked[:1]
+        champion = elite[0] if elite else Scored(*self.born(state, top), float(values[top[0]]))
         report = self.report(state, values[ranked], every, champion)
         following = State(
             seed=state.seed,
@@ -202,6 +211,7 @@ class Generational(Common, frozen=True, kw_only=True):
             parents=parents,
             elite=elite,
         )
+        following = self.following(state, first, following)
         return following, report, self.blobs(following)
 
     def _elite(self, state: State, values: np.ndarray, ranked: list[int]) -> tuple[Scored, ...]:

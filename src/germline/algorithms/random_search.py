@@ -24,7 +24,7 @@ class RandomSearch(Generational, frozen=True, kw_only=True):
         seeds = draws.draw(state.seed, Purpose.BIRTH, state.generation, which).tolist()
         return [Genome(state.policy, Birth(seed)) for seed in seeds]
 
-    def chosen(self, ranked: list[Genome]) -> tuple[Genome, ...]:
+    def chosen(self, elite: list[Genome], others: list[Genome]) -> tuple[Genome, ...]:
         """Nobody has children."""
         return ()
 

@@ -255,7 +255,7 @@ class AsyncGA(GA, frozen=True, kw_only=True):
             generation=state.generation + 1,
             length=progress.played(state.window)[2],
             moments=progress.moments(state, every),
-            parents=self.chosen([*(scored.genome for scored in elite), *others]),
+            parents=self.chosen([scored.genome for scored in elite], others),
             elite=elite,
             past=dict(itertools.islice(past.items(), max(0, len(past) - REMEMBERED), None)),
             trial=trial,

@@ -7,6 +7,7 @@ of yours would do.
 """
 
 from germline.tasks.atari import Atari
+from germline.tasks.behaviours import register as behaviour
 from germline.tasks.conformance import check
 from germline.tasks.film import Shot, film
 from germline.tasks.functional import Functional
@@ -27,6 +28,7 @@ __all__ = [  # noqa: RUF022 - in the order of use
     "Episode",
     "Outcome",
     "register",
+    "behaviour",
     "names",
     "make",
     "reference",

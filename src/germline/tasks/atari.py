@@ -18,7 +18,7 @@ from germline.draws import Purpose
 from germline.errors import InputError
 from germline.policies.protocols import Array
 from germline.settings import nearest
-from germline.tasks import host, spaces
+from germline.tasks import behaviours, host, spaces
 from germline.tasks.film import Shot, Watch
 from germline.tasks.host import Stage
 from germline.tasks.pixels import MAX_SIDE, Pixels, Resize
@@ -44,6 +44,9 @@ class Atari(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     newest last. An episode begins after 1 to `noops` frames without action and ends after `limit`
     actions; with `episodic_life`, when a life is lost. With probability `sticky`, a frame repeats
     the action of the frame before.
+
+    `behaviour` is what novelty is measured by: "ram" for the console's memory at the end, or the
+    name of a function of yours; see `behaviours`.
     """
 
     together: ClassVar[bool] = False
@@ -61,6 +64,7 @@ class Atari(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     episodic_life: bool = False
     limit: Annotated[int, msgspec.Meta(ge=1, le=2**24)] = 5000
     lanes: Annotated[int, msgspec.Meta(ge=1, le=256)] = 16
+    behaviour: behaviours.Title | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.skip, tuple) and self.skip[0] > self.skip[1]:
@@ -113,6 +117,9 @@ class Console:
     def __init__(self, task: Atari, *, drawn: bool = False) -> None:
         self.task = task
         self.drawn = drawn
+        self.described = None
+        if task.behaviour is not None:
+            self.described = behaviours.find("atari", task.behaviour, {"ram": _ram})
         self.ale = _emulator(task.game)
         full = task.actions == "full"
         legal = self.ale.getLegalActionSet() if full else self.ale.getMinimalActionSet()
@@ -217,7 +224,8 @@ class Console:
     def _outcome(self, end: str) -> Outcome:
         # The emulator's own counter: the last action is often cut short.
         frames = self.ale.getEpisodeFrameNumber() - self.frame
-        return Outcome(self.score, self.steps, frames, end)
+        found = () if self.described is None else behaviours.numbers(self.described(self.ale))
+        return Outcome(self.score, self.steps, frames, end, found)
 
 
 class _Chance:
@@ -243,6 +251,10 @@ class _Chance:
             self.bits = draws.draw(self.seed, self.purpose, 0, which)
         self.used += 1
         return int(self.bits[place])
+
+
+def _ram(ale: Any) -> Array:  # noqa: ANN401 - ale-py's interface
+    return ale.getRAM()
 
 
 def _emulator(game: str) -> Any:  # noqa: ANN401 - ale-py's interface

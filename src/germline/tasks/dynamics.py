@@ -6,7 +6,7 @@ terminated)`, both for one episode, to be mapped over many. Time limits are not 
 
 import io
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -47,6 +47,10 @@ class Dynamics(Protocol):
         """Go one step on: (state, obs, reward, terminated)."""
         ...
 
+    def behaviour(self, state: State, obs: Array) -> Array | None:
+        """What an episode that ends here is told from others by; None if nothing is said."""
+        ...
+
     def picture(self, state: State) -> Array:
         """Draw a state, as uint8 [height, width, 3]."""
         ...
@@ -79,8 +83,27 @@ def known() -> dict[str, tuple[list[str], str | None]]:
     return found
 
 
+class _Undescribed:
+    """An environment that says nothing of how an episode went."""
+
+    def behaviour(self, state: State, obs: Array) -> Array | None:
+        """Nothing."""
+        return None
+
+
 @dataclass(frozen=True)
-class FuncEnvironment:
+class Described:
+    """An environment whose episodes a function of (state, observation) describes."""
+
+    inner: Dynamics
+    behaviour: Callable[[State, Array], Array]
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - all else is the environment's own
+        return getattr(self.inner, name)
+
+
+@dataclass(frozen=True)
+class FuncEnvironment(_Undescribed):
     """A Gymnasium FuncEnv with its parameters."""
 
     environment: Any
@@ -139,7 +162,7 @@ def _gymnasium(name: str, limit: int | None) -> Dynamics:
     return FuncEnvironment(environment, params, space, limit or own, pace)
 
 
-class _Undrawn:
+class _Undrawn(_Undescribed):
     """An environment whose package draws nothing that we could show."""
 
     pace = 30

@@ -15,7 +15,7 @@ from germline.errors import InputError, shorten
 from germline.messages import Sums
 from germline.policies.protocols import Array
 from germline.settings import nearest
-from germline.tasks import host
+from germline.tasks import behaviours, host
 from germline.tasks.film import Shot, Watch, no_pygame, undrawable
 from germline.tasks.host import Stage
 from germline.tasks.players import Players
@@ -59,7 +59,11 @@ class Wrapper(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Gym(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An environment by its Gymnasium id, with its arguments and wrappers, innermost first."""
+    """An environment by its Gymnasium id, with its arguments and wrappers, innermost first.
+
+    `behaviour` is what novelty is measured by: "observation" for the last one, "position" for where
+    a MuJoCo body ends, or the name of a function of yours; see `behaviours`.
+    """
 
     together: ClassVar[bool] = False
 
@@ -67,6 +71,7 @@ class Gym(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     options: Options = {}
     wrappers: Annotated[list[Wrapper | str], msgspec.Meta(max_length=16)] = []
     lanes: Annotated[int, msgspec.Meta(ge=1, le=256)] = 16
+    behaviour: behaviours.Title | None = None
 
     def __post_init__(self) -> None:
         if ":" in self.id:
@@ -183,6 +188,9 @@ class _Lane:
     """An environment, and the episode under way in it."""
 
     def __init__(self, task: Gym, *, drawn: bool = False) -> None:
+        self.described = None
+        if task.behaviour is not None:
+            self.described = behaviours.find("gym", task.behaviour, _DESCRIBED)
         self.environment = _make(task, drawn=drawn)
         self.drawn = drawn
         self.counting = False
@@ -209,7 +217,7 @@ class _Lane:
         into[...] = self._seen(obs)
         capped = self.cap is not None and self.steps >= self.cap
         end = TERMINATED if terminated else LIMIT if truncated else CAPPED if capped else ""
-        return self._outcome(end, info) if end else None
+        return self._outcome(end, into, info) if end else None
 
     def shot(self, action: Array | None, end: str) -> Shot:
         """What can be seen now."""
@@ -235,7 +243,7 @@ class _Lane:
             obs = spaces.flatten(kind, obs)
         return np.asarray(obs, self.space.dtype)
 
-    def _outcome(self, end: str, info: Mapping[str, Any]) -> Outcome:
+    def _outcome(self, end: str, obs: Array, info: Mapping[str, Any]) -> Outcome:
         # An emulator counts its own frames: the last step of an episode is often cut short.
         frames = self.steps
         if self.frame is not None:
@@ -244,4 +252,21 @@ class _Lane:
         if self.totals is not None:
             total, squares = (tuple(part.ravel().tolist()) for part in self.totals)
             sums = Sums(self.steps, total, squares)
-        return Outcome(self.score, self.steps, frames, end, (), sums)
+        found: tuple[float, ...] = ()
+        if self.described is not None:
+            found = behaviours.numbers(self.described(self.environment, obs, info))
+        return Outcome(self.score, self.steps, frames, end, found, sums)
+
+
+def _position(environment: gymnasium.Env[Any, Any], obs: Array, info: Mapping[str, Any]) -> Array:
+    data: Any = getattr(environment.unwrapped, "data", None)
+    if not hasattr(data, "qpos"):
+        raise ValueError("behaviour: position is for MuJoCo's environments")
+    where: Array = np.array(data.qpos[:2])
+    return where
+
+
+_DESCRIBED: dict[str, behaviours.Behaviour] = {
+    "observation": lambda environment, obs, info: obs,
+    "position": _position,
+}

@@ -8,7 +8,7 @@ depend on how many play, nor in which slot.
 
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -18,7 +18,10 @@ from jax.sharding import Mesh, PartitionSpec
 
 from germline.decode import Recipe
 from germline.policies.protocols import Array, Carry, Policy
-from germline.tasks.dynamics import Dynamics, State, Suite, dynamics
+from germline.tasks.dynamics import Dynamics, State
+
+if TYPE_CHECKING:
+    from germline.tasks.on_device import DeviceTask
 
 MAX_STEPS = 2**24  # counted in float32 and int32 alike
 ONGOING, TERMINATED, LIMIT, CAPPED = range(4)
@@ -32,18 +35,16 @@ class Program(NamedTuple):
     With a `block`, so many slots are filled at a time; without, one after another.
     """
 
-    suite: Suite
-    id: str
+    task: "DeviceTask"
     slots: int
     segment: int
-    limit: int | None
     counting: bool
     block: int | None = None
 
     @property
     def environment(self) -> Dynamics:
         """The environment that is played."""
-        return environment(self.suite, self.id, self.limit)
+        return environment(self.task)
 
 
 class Slots(NamedTuple):
@@ -58,6 +59,7 @@ class Slots(NamedTuple):
     steps: jax.Array
     score: jax.Array
     end: jax.Array
+    behaviour: tuple[Array, ...]  # one array, if there is any to be described
     totals: tuple[Array, ...]
 
 
@@ -85,9 +87,15 @@ class Game:
         state, obs = self.environment.reset(key)
         none, nought = jnp.int32(0), jnp.float32(0)
         totals = (jnp.zeros_like(obs), jnp.zeros_like(obs), obs) if self.counting else ()
-        begun = (policy.initial_carry(), state, obs, key, none, nought, none, totals)
+        described = self.described(state, obs)
+        begun = (policy.initial_carry(), state, obs, key, none, nought, none, described, totals)
         slot = Slots(episode, jnp.bool_(True), *jax.tree.map(_firm, begun))
         return eqx.filter(policy, eqx.is_array), slot
+
+    def described(self, state: State, obs: Array) -> tuple[Array, ...]:
+        """What an episode would be told from others by, if it ended here."""
+        found = self.environment.behaviour(state, obs)
+        return () if found is None else (jnp.asarray(found, jnp.float32).reshape(-1),)
 
     def act(self, arrays: Policy, slot: Slots) -> tuple[Array, Carry]:
         """What a player does."""
@@ -109,6 +117,10 @@ class Game:
             # From the first observation on: what moves little would be lost beside a large mean.
             moved = jnp.where(live, slot.obs - totals[2], 0)
             totals = (totals[0] + moved, totals[1] + moved * moved, totals[2])
+        described = [
+            jnp.where(live, new, old)
+            for new, old in zip(self.described(state, obs), slot.behaviour, strict=True)
+        ]
         carry, state, obs = jax.tree.map(_firm, (carry, state, obs))
         return slot._replace(
             live=live & (end == ONGOING),
@@ -118,6 +130,7 @@ class Game:
             steps=steps,
             score=slot.score + jnp.where(live, reward, 0),
             end=jnp.where(live, end, slot.end),
+            behaviour=tuple(described),
             totals=totals,
         )
 
@@ -140,7 +153,7 @@ def moved(
 
 @eqx.filter_jit
 def run(program: Program, build: Build, recipe: Recipe, queues: Array, counts: Array) -> Results:
-    """Scores, steps, ends and sums [devices, episodes] for queues [devices, 3, episodes].
+    """Results [devices, episodes], as `_found` orders them, of queues [devices, 3, episodes].
 
     Every device plays the first `counts` of its queue, without a word to the others.
     """
@@ -166,7 +179,7 @@ def run(program: Program, build: Build, recipe: Recipe, queues: Array, counts: A
 def _played(
     program: Program, build: Build, recipe: Recipe, queue: jax.Array, count: jax.Array
 ) -> Results:
-    """Scores, steps, ends and sums [episodes] of the first `count` of a queue [3, episodes]."""
+    """The results [episodes] of the first `count` of a queue [3, episodes]."""
     game = Game(program, build, recipe, queue)
     width = queue.shape[1]
     places = jnp.arange(program.slots, dtype=jnp.int32)
@@ -229,9 +242,9 @@ def _played(
 
     players, slots = begun(program, build, recipe, queue)
     idle = slots._replace(live=jnp.zeros_like(slots.live), episode=slots.episode + width)
-    shape = (width, *game.environment.space.observation)
+    shapes = [(width, *part.shape[1:]) for part in (*idle.behaviour, *idle.totals)]
     counts = (jnp.zeros(width), jnp.zeros(width, jnp.int32), jnp.zeros(width, jnp.int32))
-    results = (*counts, *(jnp.zeros(shape) for _ in idle.totals))
+    results = (*counts, *(jnp.zeros(shape) for shape in shapes))
     turn = jax.lax.while_loop(going, segment, ((players, idle), jnp.int32(0), results))
     return finished(turn[0][1], turn[2])
 
@@ -251,7 +264,7 @@ def _before(mask: jax.Array) -> jax.Array:
 
 def _found(slots: Slots) -> Results:
     """What is known of the episodes in slots, in the order of results."""
-    return slots.score, slots.steps, slots.end, *slots.totals
+    return slots.score, slots.steps, slots.end, *slots.behaviour, *slots.totals
 
 
 def _written(results: Results, at: jax.Array, found: Results) -> Results:
@@ -273,6 +286,6 @@ _cast = jax.lax.convert_element_type
 
 
 @lru_cache(maxsize=16)
-def environment(suite: Suite, name: str, limit: int | None) -> Dynamics:
-    """An environment, made once; the first time not inside a program that is being traced."""
-    return dynamics(suite, name, limit)
+def environment(task: "DeviceTask") -> Dynamics:
+    """A task's environment, made once; the first time not inside a program that is traced."""
+    return task.dynamics()

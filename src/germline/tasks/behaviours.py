@@ -1,0 +1,66 @@
+"""What an episode is told from others by, where novelty counts: a few numbers.
+
+Tasks have some of their own, such as the last observation or the memory of a console. Others are
+functions, known by name like tasks:
+
+    @tasks.behaviour("how-far")
+    def how_far(environment, observation, info):
+        return [info["x_position"]]
+
+Called at the end of an episode, with (environment, observation, info) by `gym`, with (ale,) by
+`atari`; and with (state, observation), traced, by `functional`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+
+from germline.errors import InputError
+from germline.genome import Name, check_type
+from germline.settings import nearest
+
+MOST = 4096  # numbers
+
+Title = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+Behaviour = Callable[..., Any]
+B = TypeVar("B", bound=Behaviour)
+
+_registry: dict[str, Behaviour] = {}
+
+
+def register(name: str) -> Callable[[B], B]:
+    """Make a function known under a name, as a decorator."""
+    check_type("behaviour name", name, Name)
+
+    def keep(function: B) -> B:
+        known = _registry.setdefault(name, function)
+        if _origin(known) != _origin(function):
+            raise ValueError(f"behaviour {name!r} is registered already, as {_origin(known)}")
+        _registry[name] = function
+        return function
+
+    return keep
+
+
+def find(task: str, name: str, own: Mapping[str, Behaviour]) -> Behaviour:
+    """Give a task's `own` function of a name, or else a registered one."""
+    known = {**_registry, **own}
+    if name not in known:
+        hint = nearest(name, sorted(known))
+        raise InputError(f"task {task}: behaviour: {name!r} is not registered; {hint}")
+    return known[name]
+
+
+def numbers(found: Any) -> tuple[float, ...]:  # noqa: ANN401 - whatever a function gives
+    """What a function on the host gave, as plain numbers."""
+    import numpy as np
+
+    listed: Sequence[float] = np.asarray(found, np.float64).ravel().tolist()
+    if not 0 < len(listed) <= MOST:
+        raise ValueError(f"a behaviour has 1 to {MOST} numbers, not {len(listed)}")
+    return tuple(listed)
+
+
+def _origin(function: Behaviour) -> str:
+    return f"{function.__module__}.{getattr(function, '__qualname__', function)}"
