@@ -198,8 +198,10 @@ class Generational(Common, frozen=True, kw_only=True):
         parents = self.chosen([scored.genome for scored in elite], others)
         again = list(state.told.values()) if state.phase == CANDIDATES else []
         every = [*first.values(), *again]
-        top = ranked[:1]
-        champion = elite[0] if elite else Scored(*self.born(state, top), float(values[top[0]]))
+        if elite:
+            champion = elite[0]
+        else:
+            champion = Scored(self.born(state, ranked[:1])[0], float(values[ranked[0]]))
         report = self.report(state, values[ranked], every, champion)
         following = State(
             seed=state.seed,
