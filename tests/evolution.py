@@ -11,11 +11,11 @@ SPEC = policies.make("mlp", {"inputs": 2, "hidden": [3], "outputs": 2})
 POLICY = policies.reference("mlp", SPEC)
 
 
-def problem(task="positive", policy=POLICY, **settings):
+def problem(task="placed", policy=POLICY, **settings):
     return Problem(TaskRef(task, settings), policy)
 
 
-def evolve(algorithm, generations, seed=1, task="positive", policy=POLICY, **settings):
+def evolve(algorithm, generations, seed=1, task="placed", policy=POLICY, **settings):
     """Yield (state before, results, report, state after) of every phase."""
     blobs = BlobCache()
     evaluator = Evaluator(problem(task, policy, **settings), blobs)
@@ -34,6 +34,12 @@ def final(algorithm, generations, **options):
     return [report for _, _, report, _ in evolve(algorithm, generations, **options) if report][-1]
 
 
-def scored(requests, fitness):
+def own_number(request):
+    return (float(request.key.number),)
+
+
+def scored(requests, fitness, behaviour=own_number):
     """Results that give every request the fitness a function of it says, in one step each."""
-    return [Evaluation(r.key, (float(fitness(r)),), (1,), (4,), "t") for r in requests]
+    return [
+        Evaluation(r.key, (float(fitness(r)),), (1,), (4,), "t", behaviour(r)) for r in requests
+    ]

@@ -26,6 +26,14 @@ def positive(policy, seed):
     return float((weights(policy) > 0).sum())
 
 
+@tasks.register("placed")
+def placed(policy, seed):
+    """Like `positive`, and as behaviour how many of the first weights and of the last."""
+    above = weights(policy) > 0
+    half = len(above) // 2
+    return float(above.sum()), (float(above[:half].sum()), float(above[half:].sum()))
+
+
 @tasks.register("near", jax=True)
 def near(policy, seed):
     """How near all weights are to a target, biases too: the best possible is 0."""

@@ -29,6 +29,7 @@ NETWORKS = {
     "conv normalised": {"observation": [28, 24, 3], "filters": [4, 6], "normalise": "virtual"},
     "conv-lstm": {"actions": 5},
     "conv-lstm normalised": {"actions": 5, "normalise": "virtual", "head": "continuous"},
+    "conv-lstm small": {"actions": 5, "filters": 3, "units": 6},
     "gru": {"inputs": 5, "units": 8, "outputs": 3},
     "gru normalised": {"inputs": 5, "normalise": "observations", "head": "continuous"},
     "memory": {"heads": 12, "inputs": 9, "outputs": 4},

@@ -59,7 +59,7 @@ def test_a_name_that_is_neither_is_told_with_the_nearest(name, words, tmp_path, 
 
 
 ATARI = [name for name in presets.names() if presets.read(name).task["name"] == "atari"]
-PAPER = [name for name in ATARI if not name.startswith("frostbite-")]
+PAPER = [name for name in ATARI if not name.startswith("frostbite-") and name != "pong-es"]
 
 
 def test_every_game_of_the_paper_has_a_preset_like_that_of_frostbite():
@@ -89,3 +89,16 @@ def test_the_frostbite_presets_have_the_settings_of_the_papers():
         "name": "random-search"
     }
     assert (es["sigma"], es["weight_decay"], es["optimizer"]) == (0.02, 0.005, "adam")
+
+
+def test_pong_and_humanoid_have_the_settings_of_their_papers():
+    for name in ("pong-es", "humanoid-es"):
+        es = presets.read(name).algorithm
+        assert (es["sigma"], es["weight_decay"], es["optimizer"]) == (0.02, 0.005, "adam")
+        assert es["adaptive_cap"]
+    pong = specs.resolve(presets.read("pong-es")).spec
+    assert (tuple(pong.task["size"]), pong.task["stack"]) == ((42, 42), 1)
+    assert (pong.policy["name"], pong.policy["normalise"]) == ("conv-lstm", "virtual")
+    humanoid = specs.resolve(presets.read("humanoid-es")).spec
+    assert (list(humanoid.policy["hidden"]), humanoid.policy["activation"]) == ([64, 64], "tanh")
+    assert humanoid.policy["normalise"] == "observations"

@@ -27,6 +27,8 @@ class Purpose(IntEnum):
     NOOPS = 2**16 + 6
     STICKY = 2**16 + 7
     SKIP = 2**16 + 8
+    REFERENCE = 2**16 + 9
+    ARCHIVE = 2**16 + 10
 
 
 def draw(

@@ -18,6 +18,7 @@ from germline.errors import InputError, shorten
 from germline.messages import Evaluation, Failure, Problem, Request, Result, Sums
 from germline.policies.context import Context
 from germline.policies.protocols import ExactNetwork
+from germline.tasks import sample
 from germline.tasks.film import Watch
 from germline.tasks.protocols import Episode, Outcome
 
@@ -43,7 +44,7 @@ class Evaluator:
         self.spec = policies.make(problem.policy.name, problem.policy.settings)
         self.proof = self._proven()
         self.decoder = Decoder(policies.layout_of(problem.policy), blobs)
-        self._contexts: dict[str | None, Context | None] = {None: None}
+        self._contexts: dict[str | None, Context | None] = {}
 
     def evaluate(self, requests: Sequence[Request]) -> list[Result]:
         """Score a batch, in the order of the requests."""
@@ -115,15 +116,21 @@ class Evaluator:
         return [[next(outcomes) for _ in request.episode_seeds] for request in requests]
 
     def context(self, digest: str | None) -> Context | None:
-        """What a generation has in common, by the hash of its blob; the same object every time."""
-        if digest is None or digest in self._contexts:
+        """What a generation has in common, by the hash of its blob; the same object every time.
+
+        Without a blob, it is what follows from the task: a reference batch, if the policy has one.
+        """
+        if digest in self._contexts:
             return self._contexts[digest]
+        if digest is None:
+            self._contexts = {None: sample.context(self.task, self.spec)}
+            return self._contexts[None]
         frozen = msgspec.msgpack.decode(self.blobs[digest], type=Frozen)
         shape = getattr(self.spec, "observation", (len(frozen.mean),))
         mean, std = (
             np.array(part, np.float32).reshape(shape) for part in (frozen.mean, frozen.std)
         )
-        self._contexts = {None: None, digest: Context(mean, std)}
+        self._contexts = {digest: Context(mean, std)}
         return self._contexts[digest]
 
     def result(self, request: Request, outcomes: Sequence[Outcome], seconds: float) -> Result:

@@ -92,7 +92,7 @@ def test_the_gradient_is_right_where_int32_would_overflow():
 def test_a_step_climbs_towards_the_better_of_each_pair():
     before, after, *_ = stepped(SMALL, lambda r: float(r.key.number == 0))
     direction = reference_noise(
-        int(SMALL._seeds(SMALL.start(1, POLICY))[0]), Stream.WEIGHTS, 0, SIZE
+        int(SMALL.seeds(SMALL.start(1, POLICY))[0]), Stream.WEIGHTS, 0, SIZE
     )
     moved = after - before
     assert np.dot(moved, direction) > 0
@@ -143,7 +143,7 @@ def test_adam_is_optaxs():
     before, after, *_ = stepped(algorithm, lambda r: r.key.number)
     state = algorithm.start(1, POLICY)
     ranks = centred_ranks(np.arange(8.0))
-    total = weighted_noise(algorithm._seeds(state), ranks[0::2] - ranks[1::2], SIZE)
+    total = weighted_noise(algorithm.seeds(state), ranks[0::2] - ranks[1::2], SIZE)
     ascent = (total / (4 * 2 * 7 * 8)).astype(np.float32)
     adam = optax.adam(0.1)
     with jax.numpy_dtype_promotion("standard"):

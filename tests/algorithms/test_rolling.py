@@ -356,3 +356,15 @@ def test_only_the_ga_does_without_a_barrier():
         with pytest.raises(InputError, match=f"--async: {name} needs everyone of a generation"):
             algorithms.asynchronous(name)
     assert [n for n in algorithms.names() if algorithms.make(n, {}).asynchronous] == ["async-ga"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"selection": "candidates", "candidates": 30}, "selection: only ga has it; async-ga"),
+        ({"ancestors": 3}, "ancestors: only ga has it; async-ga selects by fitness alone"),
+    ],
+)
+def test_it_selects_by_fitness_alone(settings, words):
+    with pytest.raises(InputError, match=words):
+        algorithms.make("async-ga", settings)

@@ -4,7 +4,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from evolution import POLICY, evolve, final, problem, scored
+from evolution import POLICY, evolve, final, own_number, problem, scored
 from germline import algorithms
 from germline.blobs import BlobCache
 from germline.errors import InputError
@@ -28,8 +28,18 @@ ALGORITHMS = {
         "ga",
         {**SMALL, "sigma": {"start": 0.2, "end": 0.1, "generations": 3}, "operator": "lowrank:1"},
     ),
+    "ga by its candidates": (
+        "ga",
+        {**SMALL, **ELITE, "parents": 3, "sigma": 0.1, "selection": "candidates"},
+    ),
+    "ga by its lineage": ("ga", {**SMALL, **ELITE, "parents": 3, "sigma": 0.1, "ancestors": 2}),
     "es": ("es", {**SMALL, "sigma": 0.1}),
     "es adapting": ("es", {**SMALL, "sigma": 0.1, "sigma_adaptation": 0.5, "optimizer": "sgd"}),
+    "ns-ga": ("ns-ga", {**SMALL, **ELITE, "parents": 3, "sigma": 0.1, "insertion": 0.5}),
+    "ns-ga without elite": ("ns-ga", {**SMALL, "elites": 0, "parents": 3, "neighbours": 2}),
+    "ns-es": ("ns-es", {**SMALL, "sigma": 0.1, "centres": 2, "neighbours": 3}),
+    "nsr-es": ("nsr-es", {**SMALL, "sigma": 0.1, "optimizer": "sgd"}),
+    "nsra-es": ("nsra-es", {**SMALL, "sigma": 0.1, "patience": 1, "centres": 1}),
     "random-search": ("random-search", {**SMALL, **ELITE}),
     "async-ga": ("async-ga", {**SMALL, **ELITE, "parents": 3, "sigma": 0.1}),
     "async-ga without candidates": (
@@ -182,7 +192,8 @@ def test_reports_count_all_that_was_played(algorithm):
             count = len(request.episode_seeds)
             steps = tuple(range(3, 3 + count))
             frames = tuple(4 * n - 1 for n in steps)
-            results.append(Evaluation(request.key, (1.0,) * count, steps, frames, "t" * count))
+            returns, ends, did = (1.0,) * count, "t" * count, own_number(request)
+            results.append(Evaluation(request.key, returns, steps, frames, ends, did))
             played["steps"] += sum(steps)
             played["frames"] += sum(frames)
             played["evaluations"] += 1
@@ -199,7 +210,8 @@ def test_caps_follow_twice_the_mean_length(algorithm):
         results = []
         for request in algorithm.ask(state):
             steps = tuple(next(lengths) for _ in request.episode_seeds)
-            results.append(Evaluation(request.key, (1.0,) * len(steps), steps, steps, ""))
+            returns, did = (1.0,) * len(steps), own_number(request)
+            results.append(Evaluation(request.key, returns, steps, steps, "", did))
             first += steps if state.phase == 0 else ()
         state, _, _ = algorithm.tell(state, results)
     adapted = {request.cap for request in present(algorithm, state)}
@@ -218,7 +230,8 @@ def test_observations_are_normalised_by_what_was_seen(algorithm):
     spec = policies.make("mlp", {"inputs": 4, "hidden": [4], "normalise": "observations"})
     policy = policies.reference("mlp", spec)
     blobs = BlobCache()
-    evaluator = Evaluator(problem("gym", policy, id="CartPole-v1"), blobs)
+    cartpole = problem("gym", policy, id="CartPole-v1", behaviour="observation")
+    evaluator = Evaluator(cartpole, blobs)
     state = algorithm.start(1, policy, "run")
     for blob in algorithm.blobs(state).values():
         blobs.put(blob)

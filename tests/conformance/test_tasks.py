@@ -36,6 +36,11 @@ TASKS = {
     "gymnax Acrobot": ("functional", {"id": "Acrobot-v1", "suite": "gymnax", "segment": 3}),
     "brax fast": ("functional", {"id": "fast", "suite": "brax", "slots": 4}),
     "brax pendulum": ("functional", {"id": "inverted_pendulum", "suite": "brax", "slots": 4}),
+    "maze": ("maze", {}),
+    "maze from above": ("maze", {"view": "image", "size": 42, "stack": 2, "slots": 4}),
+    "bandit": ("bandit", {}),
+    "bandit by its regret": ("bandit", {"arms": 10, "fitness": "regret", "slots": 5}),
+    "saccade": ("saccade", {}),
     "function": ("positive", {}),
     "traced function": ("near", {}),
 }
@@ -56,7 +61,7 @@ def test_every_task_of_germline_is_in_the_table():
 def test_a_task_gives_the_same_outcomes_on_another_day(name):
     task, settings = TASKS[name]
     policy = policies.make("mlp", {"hidden": [3]}) if hasattr(games, task) else None
-    if task == "atari":
+    if task == "atari" or settings.get("view") == "image":
         space = tasks.make(task, settings).space()
         policy = fitting.fit("conv", {"filters": [4], "kernels": [8], "strides": [4]}, space)
     tasks.check(task, settings, policy=policy, cap=20)

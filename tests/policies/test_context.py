@@ -84,7 +84,8 @@ class TestVirtualBatches:
         theta = random_weights(spec.layout(), sigma=0.0)
         statistics = policies.build(spec, theta, context=context).layers.statistics
         assert {name: s.mean.shape for name, s in statistics.items()} == {
-            f"conv{i}": (32,) for i in (1, 2, 3, 4)
+            **{f"conv{i}": (32,) for i in (1, 2, 3, 4)},
+            "lstm": (4 * 256,),
         }
         weight = spec.layout().unflatten(theta)["conv1/weight"]
         images = context.reference / 255

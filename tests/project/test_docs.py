@@ -7,8 +7,11 @@ import pytest
 
 from germline import algorithms
 from germline.run.spec import Engine, Spec, Stop
+from germline.tasks.bandit import Bandit
 from germline.tasks.functional import Functional
 from germline.tasks.gym import Gym
+from germline.tasks.maze import Maze
+from germline.tasks.saccade import Saccade
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 WRITTEN = [
@@ -17,9 +20,15 @@ WRITTEN = [
     ("runs.md", Engine, "backend."),
     ("tasks.md", Gym, ""),
     ("tasks.md", Functional, ""),
+    ("tasks.md", Bandit, ""),
+    ("tasks.md", Saccade, ""),
+    ("tasks.md", Maze, ""),
     ("algorithms.md", algorithms.GA, ""),
     ("algorithms.md", algorithms.ES, ""),
     ("algorithms.md", algorithms.RandomSearch, ""),
+    ("algorithms.md", algorithms.NoveltyGA, ""),
+    ("algorithms.md", algorithms.NSES, ""),
+    ("algorithms.md", algorithms.NSRAES, ""),
 ]
 
 

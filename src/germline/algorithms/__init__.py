@@ -20,20 +20,46 @@ from germline.errors import InputError
 if TYPE_CHECKING:
     from germline.algorithms.es import ES as ES
     from germline.algorithms.ga import GA as GA
+    from germline.algorithms.novelty import NoveltyGA as NoveltyGA
+    from germline.algorithms.novelty_es import NSES as NSES
+    from germline.algorithms.novelty_es import NSRAES as NSRAES
+    from germline.algorithms.novelty_es import NSRES as NSRES
     from germline.algorithms.random_search import RandomSearch as RandomSearch
     from germline.algorithms.rolling import AsyncGA as AsyncGA
 
-_registry = {"async-ga": "AsyncGA", "es": "ES", "ga": "GA", "random-search": "RandomSearch"}
+_registry = {
+    "async-ga": "AsyncGA",
+    "es": "ES",
+    "ga": "GA",
+    "ns-es": "NSES",
+    "ns-ga": "NoveltyGA",
+    "nsr-es": "NSRES",
+    "nsra-es": "NSRAES",
+    "random-search": "RandomSearch",
+}
 _ASYNCHRONOUS = {"ga": "async-ga", "async-ga": "async-ga"}
 
 # Imported on first use: they need JAX, and looking at a run does not.
-_HOMES = {"AsyncGA": "rolling", "ES": "es", "GA": "ga", "RandomSearch": "random_search"}
+_HOMES = {
+    "AsyncGA": "rolling",
+    "ES": "es",
+    "GA": "ga",
+    "NSES": "novelty_es",
+    "NSRAES": "novelty_es",
+    "NSRES": "novelty_es",
+    "NoveltyGA": "novelty",
+    "RandomSearch": "random_search",
+}
 
 __all__ = [
     "ES",
     "GA",
+    "NSES",
+    "NSRAES",
+    "NSRES",
     "Algorithm",
     "AsyncGA",
+    "NoveltyGA",
     "RandomSearch",
     "Report",
     "Schedule",

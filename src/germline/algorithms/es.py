@@ -55,18 +55,15 @@ class State(Progress, frozen=True, kw_only=True):
     factor: float = 1.0
 
 
-class ES(Common, frozen=True, kw_only=True):
+class Strategy(Common, frozen=True, kw_only=True):
     """`population` perturbations of size `sigma`, in mirrored pairs, and the centre itself.
 
     `optimizer` is any of optax's by name, with its `optimizer_options`; `learning_rate` shrinks by
-    the factor `learning_rate_decay` in every generation. `weight_decay` pulls weights to zero. With
-    `sigma_adaptation` a, σ grows by e^(a·(share - 0.2)), where share is how many perturbations were
-    better than the centre.
+    the factor `learning_rate_decay` in every generation. `weight_decay` pulls weights to zero.
     """
 
     population: Annotated[int, msgspec.Meta(ge=2, le=2**20, multiple_of=2)] = 200
     sigma: float | Schedule = 0.02
-    sigma_adaptation: Annotated[float, msgspec.Meta(ge=0, le=10)] = 0.0
     optimizer: str = "adam"
     optimizer_options: Options = {}  # noqa: RUF012 - copied by msgspec
     learning_rate: Annotated[float, msgspec.Meta(gt=0)] = 0.01
@@ -78,21 +75,101 @@ class ES(Common, frozen=True, kw_only=True):
         schedule.check("sigma", self.sigma)
         self._transformation()
 
-    def start(self, seed: int, policy: PolicyRef, run: str = "") -> State:
-        """Give the state before the first step: a centre as it is born."""
-        return State(seed=seed, policy=policy, run=run)
-
-    def ask(self, state: State) -> list[Request]:
+    def around(self, state: Progress, centre: Genome, sigma: float) -> list[Request]:
         """Ask for the pairs, 2k and 2k + 1, which see the same episodes, then for the centre."""
-        centre = self.centre(state)
-        seeds = self._seeds(state).tolist()
-        sigma = self._sigma(state)
+        seeds = self.seeds(state).tolist()
         mirrored = [centre.child(Gene(s, sign)) for s in seeds for sign in (sigma, -sigma)]
         pairs = progress.episode_seeds(state, len(seeds), self.episodes)
         both = [episodes for episodes in pairs for _ in range(2)]
         count = self.centre_episodes or self.episodes
         last = progress.episode_seeds(state, 1, count, Purpose.REEVALUATION)
         return progress.requests(self, state, [*mirrored, centre], [*both, *last])
+
+    def seeds(self, state: Progress) -> np.ndarray[Any, np.dtype[np.uint32]]:
+        """The seed of every pair."""
+        pairs = np.arange(self.population // 2, dtype=np.uint32)
+        return draws.draw(state.seed, Purpose.GENE, state.generation, pairs)
+
+    def report(self, state: Progress, sigma: float, elite: float, champion: str) -> Report:
+        """Sum up a generation of which everything was told."""
+        values = progress.fitness(state.told)
+        perturbed, centre = values[:-1], values[-1]
+        finite = perturbed[perturbed > -np.inf]
+        every = list(state.told.values())
+        steps, frames, _, failures = progress.played(every)
+        return Report(
+            generation=state.generation,
+            evaluations=len(every),
+            failures=failures,
+            best=float(values.max()),
+            mean=float(finite.mean()) if finite.size else -math.inf,
+            median=float(np.median(finite)) if finite.size else -math.inf,
+            elite=elite,
+            champion=champion,
+            steps=steps,
+            frames=frames,
+            sigma=sigma,
+            cap=progress.cap(self, state),
+            rank=float(((perturbed > centre) + 0.5 * (perturbed == centre)).mean()),
+        )
+
+    def moved(
+        self,
+        state: Progress,
+        centre: tuple[Genome, bytes, tuple[Array, ...]],
+        ranks: Integers,
+        parts: int = 1,
+    ) -> tuple[bytes, tuple[Array, ...]]:
+        """Give the centre after an update, and the optimizer's memory.
+
+        `centre` is who it is, its weights as a blob if it was not born, and the memory before.
+        `ranks` [population] are doubled, as from `centred_ranks`, and in so many `parts` of one.
+        """
+        genome, blob, memory = centre
+        layout = policies.layout_of(state.policy)
+        known = {blobs.sha256(blob): blob} if blob else {}
+        theta = np.asarray(Decoder(layout, known).decode(genome))
+        weights = ranks[0::2] - ranks[1::2]
+        total = weighted_noise(self.seeds(state), weights, layout.size)
+        # ranks are doubled, z is in quarters: u = rank / (2·(n - 1)) lies in [-1/2, 1/2].
+        count = len(ranks)
+        ascent = (total / (4 * 2 * (count - 1) * count * parts)).astype(np.float32)
+        descent = np.float32(self.weight_decay) * theta - ascent
+        optimizer = self._transformation()
+        with jax.numpy_dtype_promotion("standard"):
+            fresh = optimizer.init(theta)
+        leaves, form = jax.tree.flatten(fresh)
+        before = [_unpacked(array) for array in memory]
+        if [m.shape for m in before] == [np.shape(leaf) for leaf in leaves]:
+            leaves = before  # otherwise a fork has changed the optimizer, which begins anew
+        moved, after = _update(optimizer, form, leaves, jnp.asarray(descent), jnp.asarray(theta))
+        try:
+            return blobs.pack(np.asarray(moved)), tuple(_packed(leaf) for leaf in after)
+        except InputError as error:
+            raise InputError(f"generation {state.generation}: the centre left: {error}") from None
+
+    def _transformation(self) -> optax.GradientTransformation:
+        options = tuple(sorted(self.optimizer_options.items()))
+        rate, decay = self.learning_rate, self.learning_rate_decay
+        return _transformation(self.optimizer, options, rate, decay)
+
+
+class ES(Strategy, frozen=True, kw_only=True):
+    """The settings of a strategy.
+
+    With `sigma_adaptation` a, σ grows by e^(a·(share - 0.2)), where share is how many perturbations
+    were better than the centre.
+    """
+
+    sigma_adaptation: Annotated[float, msgspec.Meta(ge=0, le=10)] = 0.0
+
+    def start(self, seed: int, policy: PolicyRef, run: str = "") -> State:
+        """Give the state before the first step: a centre as it is born."""
+        return State(seed=seed, policy=policy, run=run)
+
+    def ask(self, state: State) -> list[Request]:
+        """Ask for the pairs, then for the centre."""
+        return self.around(state, self.centre(state), self._sigma(state))
 
     def tell(self, state: State, results: Sequence[Result]) -> tuple[State, Report | None, Blobs]:
         """Take results in; the last one moves the centre."""
@@ -101,36 +178,23 @@ class ES(Common, frozen=True, kw_only=True):
             return state, None, {}
         values = progress.fitness(state.told)
         progress.refuse_ruin(state, values)
-        perturbed, centre = values[:-1], values[-1]
-        better = float(((perturbed > centre) + 0.5 * (perturbed == centre)).mean())
-        finite = perturbed[perturbed > -np.inf]
-        every = list(state.told.values())
-        steps, frames, length, failures = progress.played(every)
-        report = Report(
-            generation=state.generation,
-            evaluations=len(every),
-            failures=failures,
-            best=float(values.max()),
-            mean=float(finite.mean()) if finite.size else -math.inf,
-            median=float(np.median(finite)) if finite.size else -math.inf,
-            elite=float(centre),
-            champion=self.centre(state).id,
-            steps=steps,
-            frames=frames,
-            sigma=self._sigma(state),
-            cap=progress.cap(self, state),
-            rank=better,
+        perturbed, score = values[:-1], float(values[-1])
+        centre = self.centre(state)
+        report = self.report(state, self._sigma(state), score, centre.id)
+        assert report.rank is not None
+        moved, memory = self.moved(
+            state, (centre, state.centre, state.optimizer), centred_ranks(perturbed)
         )
-        moved, memory = self._step(state, perturbed)
-        share = better if centre > -np.inf else TARGET  # a centre that failed says nothing
+        share = report.rank if score > -np.inf else TARGET  # a centre that failed says nothing
         adapted = state.factor * math.exp(self.sigma_adaptation * (share - TARGET))
         adapted = min(max(adapted, 1 / FARTHEST), FARTHEST)
+        every = list(state.told.values())
         following = State(
             seed=state.seed,
             policy=state.policy,
             run=state.run,
             generation=state.generation + 1,
-            length=length,
+            length=progress.played(every)[2],
             moments=progress.moments(state, every),
             centre=moved,
             optimizer=memory,
@@ -153,50 +217,19 @@ class ES(Common, frozen=True, kw_only=True):
 
     def centre(self, state: State) -> Genome:
         """The unperturbed individual: born, and after a step a snapshot."""
-        if state.centre:
-            return Genome(state.policy, Snapshot(blobs.sha256(state.centre)))
-        seed = int(draws.draw(state.seed, Purpose.BIRTH, 0, 0))
-        return Genome(state.policy, Birth(seed))
-
-    def _seeds(self, state: State) -> np.ndarray[Any, np.dtype[np.uint32]]:
-        """The seed of every pair."""
-        pairs = np.arange(self.population // 2, dtype=np.uint32)
-        return draws.draw(state.seed, Purpose.GENE, state.generation, pairs)
+        return centre_of(state, state.centre)
 
     def _sigma(self, state: State) -> float:
         sigma = schedule.value(self.sigma, state.generation) * state.factor
         return min(max(sigma, bfloat16.SMALLEST), bfloat16.LARGEST)
 
-    def _step(
-        self, state: State, values: np.ndarray[Any, np.dtype[np.float64]]
-    ) -> tuple[bytes, tuple[Array, ...]]:
-        """The centre after an update, and the optimizer's memory."""
-        layout = policies.layout_of(state.policy)
-        theta = np.asarray(Decoder(layout, self.blobs(state)).decode(self.centre(state)))
-        ranks = centred_ranks(values)
-        weights = ranks[0::2] - ranks[1::2]
-        total = weighted_noise(self._seeds(state), weights, layout.size)
-        # ranks are doubled, z is in quarters: u = rank / (2·(n - 1)) lies in [-1/2, 1/2].
-        count = len(values)
-        ascent = (total / (4 * 2 * (count - 1) * count)).astype(np.float32)
-        descent = np.float32(self.weight_decay) * theta - ascent
-        optimizer = self._transformation()
-        with jax.numpy_dtype_promotion("standard"):
-            fresh = optimizer.init(theta)
-        leaves, form = jax.tree.flatten(fresh)
-        memory = [_unpacked(array) for array in state.optimizer]
-        if [m.shape for m in memory] == [np.shape(leaf) for leaf in leaves]:
-            leaves = memory  # otherwise a fork has changed the optimizer, which begins anew
-        moved, after = _update(optimizer, form, leaves, jnp.asarray(descent), jnp.asarray(theta))
-        try:
-            return blobs.pack(np.asarray(moved)), tuple(_packed(leaf) for leaf in after)
-        except InputError as error:
-            raise InputError(f"generation {state.generation}: the centre left: {error}") from None
 
-    def _transformation(self) -> optax.GradientTransformation:
-        options = tuple(sorted(self.optimizer_options.items()))
-        rate, decay = self.learning_rate, self.learning_rate_decay
-        return _transformation(self.optimizer, options, rate, decay)
+def centre_of(state: Progress, weights: bytes, number: int = 0) -> Genome:
+    """A centre: a snapshot of its weights, if it has taken a step; the `number`-th birth if not."""
+    if weights:
+        return Genome(state.policy, Snapshot(blobs.sha256(weights)))
+    seed = int(draws.draw(state.seed, Purpose.BIRTH, 0, number))
+    return Genome(state.policy, Birth(seed))
 
 
 def centred_ranks(values: np.ndarray[Any, np.dtype[np.float64]]) -> Integers:

@@ -34,12 +34,15 @@ class State(Progress, frozen=True, kw_only=True):
     """Parents of this generation and the elite of the one before.
 
     In the second phase, `first` are the results of the first and `candidates` those who play.
+    `ancestry` has, for every parent, what its ancestors are worth, the newest first, as far as they
+    are of use.
     """
 
     parents: tuple[Genome, ...] = ()
     elite: tuple[Scored, ...] = ()
     first: dict[int, Evaluation | Failure] = {}  # noqa: RUF012 - copied by msgspec
     candidates: tuple[Genome, ...] = ()
+    ancestry: tuple[tuple[float, ...], ...] = ()
 
 
 class _Kept(Progress, frozen=True, kw_only=True):
@@ -49,6 +52,7 @@ class _Kept(Progress, frozen=True, kw_only=True):
     elite: tuple[tuple[Lineage, float], ...]
     first: dict[int, Evaluation | Failure]
     candidates: tuple[Lineage, ...]
+    ancestry: tuple[tuple[float, ...], ...] = ()
 
 
 class Generational(Common, frozen=True, kw_only=True):
@@ -79,9 +83,24 @@ class Generational(Common, frozen=True, kw_only=True):
     def chosen(self, elite: list[Genome], others: list[Genome]) -> tuple[Genome, ...]:
         """Give the parents of the next generation, from the elite and the best of the others."""
 
+    def scores(self, state: State, told: Mapping[int, Result]) -> np.ndarray:
+        """Give what candidates, elites and parents are chosen by [n]: the fitness."""
+        return progress.fitness(told)
+
     def order(self, state: State, told: Mapping[int, Result]) -> list[int]:
-        """Give those who can become parents, best first: by their fitness."""
-        return progress.best_first(progress.fitness(told))
+        """Give those who can become parents, best first: by their scores."""
+        return progress.best_first(self.scores(state, told))
+
+    def others(
+        self, state: State, told: Mapping[int, Result], again: Sequence[Scored]
+    ) -> list[Genome]:
+        """Give who can become parents, best first; `again` are candidates that have played."""
+        # As many as could be chosen; born again, since only seeds are kept.
+        return self.born(state, self.order(state, told)[: self.wanted() + self.elites])
+
+    def replays(self) -> bool:
+        """Whether there is a second phase."""
+        return bool(self.candidates and self.elites)
 
     def following(self, state: State, told: Mapping[int, Result], after: State) -> State:
         """Give the state after a generation, with what else a subclass remembers of it."""
@@ -118,11 +137,11 @@ class Generational(Common, frozen=True, kw_only=True):
             return state, None, {}
         if state.phase == CANDIDATES:
             return self._finish(state, state.first)
-        values = progress.fitness(state.told)
-        progress.refuse_ruin(state, values)
-        if not (self.candidates and self.elites):
+        progress.refuse_ruin(state, progress.fitness(state.told))
+        if not self.replays():
             return self._finish(state, state.told)
-        fresh = progress.best_first(values)[: self.candidates - len(state.elite)]
+        ranked = progress.best_first(self.scores(state, state.told))
+        fresh = ranked[: self.candidates - len(state.elite)]
         known = tuple(scored.genome for scored in state.elite)
         candidates = (*self.born(state, fresh), *known)
         return (
@@ -179,30 +198,23 @@ class Generational(Common, frozen=True, kw_only=True):
         return tuple(sorted(pool, key=lambda scored: -scored.score)[: self.elites])
 
     def tried(self, candidates: Sequence[Genome], told: Mapping[int, Result]) -> tuple[Scored, ...]:
-        """Give the elite among candidates that have played again; none if all of them failed."""
+        """Give candidates that have played again, the best first, without those that failed."""
         means = progress.fitness(told)
-        order = progress.best_first(means)[: self.elites]
-        return tuple(Scored(candidates[i], float(means[i])) for i in order)
+        return tuple(Scored(candidates[i], float(means[i])) for i in progress.best_first(means))
 
     def _finish(
         self, state: State, first: dict[int, Evaluation | Failure]
     ) -> tuple[State, Report, Blobs]:
         """Choose the elite and the parents, and begin the next generation."""
         values = progress.fitness(first)
-        ranked = progress.best_first(values)
-        elite = self._elite(state, values, ranked)
+        again = self.tried(state.candidates, state.told) if state.phase == CANDIDATES else ()
+        best = again or self._standing(state, first)
+        elite = best[: self.elites]
         names = {scored.genome.digest for scored in elite}
-        # As many of the rest as could be chosen; born again, since only seeds are kept.
-        best = self.born(state, self.order(state, first)[: self.wanted() + len(elite)])
-        others = [genome for genome in best if genome.digest not in names]
+        others = [g for g in self.others(state, first, again) if g.digest not in names]
         parents = self.chosen([scored.genome for scored in elite], others)
-        again = list(state.told.values()) if state.phase == CANDIDATES else []
-        every = [*first.values(), *again]
-        if elite:
-            champion = elite[0]
-        else:
-            champion = Scored(self.born(state, ranked[:1])[0], float(values[ranked[0]]))
-        report = self.report(state, values[ranked], every, champion)
+        every = [*first.values(), *(state.told.values() if state.phase == CANDIDATES else ())]
+        report = self.report(state, values[progress.best_first(values)], every, best[0])
         following = State(
             seed=state.seed,
             policy=state.policy,
@@ -216,12 +228,10 @@ class Generational(Common, frozen=True, kw_only=True):
         following = self.following(state, first, following)
         return following, report, self.blobs(following)
 
-    def _elite(self, state: State, values: np.ndarray, ranked: list[int]) -> tuple[Scored, ...]:
-        """The best by the mean of their candidate episodes, or else by what they were born with."""
-        if state.phase == CANDIDATES:
-            found = self.tried(state.candidates, state.told)
-            if found:
-                return found
-        best = self.born(state, ranked[: self.elites])
-        fresh = [Scored(g, float(values[i])) for g, i in zip(best, ranked, strict=False)]
-        return self.carried([*fresh, *state.elite])
+    def _standing(self, state: State, told: Mapping[int, Result]) -> tuple[Scored, ...]:
+        """The best by their scores, at least one, where no candidate has played again."""
+        scores = self.scores(state, told)
+        ranked = progress.best_first(scores)[: max(1, self.elites)]
+        born = self.born(state, ranked)
+        fresh = tuple(Scored(g, float(scores[i])) for g, i in zip(born, ranked, strict=True))
+        return self.carried([*fresh, *state.elite]) or fresh

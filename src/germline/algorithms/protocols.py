@@ -19,7 +19,8 @@ class Report(msgspec.Struct, frozen=True):
 
     `best`, `mean` and `median` are over the population's fitness, `elite` is the score of the
     champion, the individual to show and to judge the run by. `steps` and `frames` are all that
-    were played, re-evaluations included.
+    were played, re-evaluations included. Where novelty counts, `novelty` is the population's mean,
+    `archive` how many behaviours are remembered, and `reward_weight` how much the return counts.
     """
 
     generation: int
@@ -35,6 +36,9 @@ class Report(msgspec.Struct, frozen=True):
     sigma: float
     cap: int | None
     rank: float | None = None
+    novelty: float | None = None
+    archive: int | None = None
+    reward_weight: float | None = None
 
 
 class Algorithm(Protocol):

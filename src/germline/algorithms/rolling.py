@@ -22,6 +22,7 @@ from germline.algorithms.ga import GA
 from germline.algorithms.generational import CANDIDATES, POPULATION, Scored
 from germline.algorithms.progress import Progress
 from germline.algorithms.protocols import Blobs, Report, State
+from germline.errors import InputError
 from germline.genome import Gene, Genome, PolicyRef
 from germline.messages import Evaluation, Failure, Key, Lineage, Request, Result, Sums, encode
 
@@ -70,6 +71,12 @@ class AsyncGA(GA, frozen=True, kw_only=True):
     """
 
     asynchronous: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.selection != "fitness" or self.ancestors:
+            name = "selection" if self.selection != "fitness" else "ancestors"
+            raise InputError(f"{name}: only ga has it; async-ga selects by fitness alone")
 
     def start(self, seed: int, policy: PolicyRef, run: str = "") -> State:
         """Give the state before the first arrival."""
@@ -215,7 +222,7 @@ class AsyncGA(GA, frozen=True, kw_only=True):
         state = msgspec.structs.replace(state, beside=(*state.beside, result))
         if len(told) < len(trial.genomes):
             return msgspec.structs.replace(state, trial=msgspec.structs.replace(trial, told=told))
-        elite = self.tried(trial.genomes, told) or state.elite
+        elite = self.tried(trial.genomes, told)[: self.elites] or state.elite
         return msgspec.structs.replace(state, trial=None, elite=elite)
 
     def _rolled(self, state: Rolling) -> tuple[Rolling, Report]:

@@ -234,6 +234,9 @@ def _scalars(report: "Report", totals: "Totals", seconds: float) -> dict[str, fl
         "generation/failures": report.failures,
         "generation/cap": report.cap,
         "generation/rank": report.rank,
+        "generation/novelty": report.novelty,
+        "generation/archive": report.archive,
+        "generation/reward_weight": report.reward_weight,
     }
 
 

@@ -1,6 +1,6 @@
 """Networks in floating point: float32, or bfloat16 products added in float32."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import equinox as eqx
 import jax
@@ -11,7 +11,12 @@ from germline.policies.padding import Padding
 from germline.policies.patches import padded, patches
 from germline.policies.protocols import Activation, Head
 
-_ACTIVATIONS = {"relu": jax.nn.relu, "tanh": jnp.tanh, "elu": jax.nn.elu}
+_ACTIVATIONS: Mapping[Activation, Callable[[jax.Array], jax.Array]] = {
+    "relu": jax.nn.relu,
+    "tanh": jnp.tanh,
+    "elu": jax.nn.elu,
+    "linear": lambda y: y,
+}
 _OBSERVED = {"uint8": 1 / 255, "int8": 1 / 128}
 _FAR = 5.0  # normalised observations are clipped to this size
 

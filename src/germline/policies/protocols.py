@@ -5,7 +5,7 @@ from typing import Any, Literal, Protocol
 from germline.layout import Layout
 from germline.policies.padding import Padding
 
-Activation = Literal["relu", "tanh", "elu"]
+Activation = Literal["relu", "tanh", "elu", "linear"]
 ObservationNormaliser = Literal["observations"] | None
 VirtualNormaliser = Literal["virtual"] | None
 Head = Literal["continuous"] | None  # None is discrete: one score per action, the highest is taken

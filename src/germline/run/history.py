@@ -72,13 +72,14 @@ def _chosen_by(store: Store, reports: list[Report]) -> int:
 def lineage(store: Store, name: str) -> list[Ancestor]:
     """From the root to an individual, each with the gain its gene brought.
 
-    The centres of ES have no parents but follow each other, one per generation.
+    The centres of ES have no parents but follow each other, one per generation; of several, the
+    best so far.
     """
     line = store.ancestry(name)
     known = standings(store.scores())
     if isinstance(line[0].origin, Snapshot) and len(line) == 1:
         centres = [r.champion for r in store.reports() if r.generation <= line[0].generation]
-        line = [store.ancestry(centre)[-1] for centre in centres]
+        line = [store.ancestry(centre)[-1] for centre in dict.fromkeys([*centres, name])]
     found: list[Ancestor] = []
     for born in line:
         standing = known.get(born.id)

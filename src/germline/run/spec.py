@@ -12,7 +12,7 @@ id = "CartPole-v1"
 name = "mlp"
 hidden = [32]
 
-[algorithm]                    ga, async-ga, es or random-search and its settings
+[algorithm]                    ga, es, ns-ga or another of docs/algorithms.md, and its settings
 name = "ga"
 population = 256
 
@@ -239,7 +239,7 @@ def resolve(spec: Spec, *, trust: bool = False) -> Resolved:
     """Build all parts once, so that a mistake is found before anything is written or started."""
     from germline import algorithms, operators, policies, tasks
     from germline.evaluate import load
-    from germline.tasks import fitting
+    from germline.tasks import fitting, sample
 
     load(spec.imports, trust=trust)
     task = tasks.make(*_named(spec.task))
@@ -256,10 +256,12 @@ def resolve(spec: Spec, *, trust: bool = False) -> Resolved:
             largest = sigma if isinstance(sigma, float) else max(sigma.start, sigma.end)
             policy = policies.exact(policy, sigma=largest, genes=spec.lineage)
     if getattr(policy, "normalise", None) == "virtual":
-        raise InputError("policy: normalise: virtual needs a reference batch, which runs lack yet")
+        sample.check(task)
     reference = policies.reference(spec.policy["name"], policy)
     if hasattr(algorithm, "operator"):
         operators.check(operators.parse(algorithm.operator), policy.layout())
+    if hasattr(algorithm, "neighbours") and getattr(task, "behaviour", "") is None:
+        raise InputError("task.behaviour: novelty needs one, see docs/tasks.md: Behaviours")
     _check_siblings(spec, task, policy, algorithm)
     _check_engine(spec)
     if spec.stop.cost is not None and not spec.backend.price:

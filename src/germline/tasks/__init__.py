@@ -7,19 +7,25 @@ of yours would do.
 """
 
 from germline.tasks.atari import Atari
+from germline.tasks.bandit import Bandit
 from germline.tasks.behaviours import register as behaviour
 from germline.tasks.conformance import check
 from germline.tasks.film import Shot, film
 from germline.tasks.functional import Functional
 from germline.tasks.gym import Gym
+from germline.tasks.maze import Maze
 from germline.tasks.players import Players
 from germline.tasks.protocols import Episode, Outcome, Task
 from germline.tasks.registry import make, names, reference, register
+from germline.tasks.saccade import Saccade
 from germline.tasks.spaces import Space
 
 register("atari")(Atari)
+register("bandit")(Bandit)
 register("functional")(Functional)
 register("gym")(Gym)
+register("maze")(Maze)
+register("saccade")(Saccade)
 
 __all__ = [  # noqa: RUF022 - in the order of use
     "Task",

@@ -1,4 +1,7 @@
-"""Fitness as a function of the policy: no environment, no steps."""
+"""Fitness as a function of the policy: no environment, no steps.
+
+A function gives the fitness, or the fitness and the behaviour.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
@@ -12,6 +15,7 @@ import numpy as np
 from germline.decode import Recipe
 from germline.policies.protocols import Array, Policy
 from germline.tasks import sizes
+from germline.tasks.behaviours import MOST, numbers
 from germline.tasks.players import Players
 from germline.tasks.protocols import TERMINATED, Episode, Outcome, Task
 from germline.tasks.sizes import padded
@@ -34,7 +38,8 @@ class Function(msgspec.Struct, frozen=True):
     def play(self, players: Players, episodes: Sequence[Episode]) -> list[Outcome]:
         """Call the function once per episode."""
         made = {number: players.policy(number) for number in {e.player for e in episodes}}
-        return [_outcome(float(type(self).score(made[e.player], e.seed))) for e in episodes]
+        found = [_parts(type(self).score(made[e.player], e.seed)) for e in episodes]
+        return [_outcome(float(score), () if did is None else numbers(did)) for score, did in found]
 
     def close(self) -> None:
         """Nothing was opened."""
@@ -61,10 +66,12 @@ class Traced(msgspec.Struct, frozen=True):
         who, seeds = np.zeros(width, np.int32), np.zeros(width, np.uint32)
         who[: len(episodes)] = [e.player for e in episodes]
         seeds[: len(episodes)] = [e.seed for e in episodes]
-        scores = np.asarray(
-            _scores(type(self).score, players.build, recipe, who, seeds, batch), np.float64
-        )
-        return [_outcome(score) for score in scores[: len(episodes)].tolist()]
+        scores, did = _scores(type(self).score, players.build, recipe, who, seeds, batch)
+        values = np.asarray(scores, np.float64)[: len(episodes)].tolist()
+        if did is None:
+            return [_outcome(value, ()) for value in values]
+        behaviours = np.asarray(did, np.float64)[: len(episodes)].tolist()
+        return [_outcome(*pair) for pair in zip(values, map(tuple, behaviours), strict=True)]
 
     def close(self) -> None:
         """Nothing was opened."""
@@ -73,9 +80,13 @@ class Traced(msgspec.Struct, frozen=True):
 @eqx.filter_jit
 def _scores(
     score: Score, build: Build, recipe: Recipe, who: Array, seeds: Array, batch: int
-) -> jax.Array:
-    def one(player: jax.Array, seed: jax.Array) -> jax.Array:
-        return jnp.asarray(score(build(recipe(player)), seed), jnp.float32)
+) -> tuple[jax.Array, jax.Array | None]:
+    def one(player: jax.Array, seed: jax.Array) -> tuple[jax.Array, jax.Array | None]:
+        value, did = _parts(score(build(recipe(player)), seed))
+        behaviour = None if did is None else jnp.ravel(jnp.asarray(did, jnp.float32))
+        if behaviour is not None and not 0 < behaviour.size <= MOST:
+            raise ValueError(f"a behaviour has 1 to {MOST} numbers, not {behaviour.size}")
+        return jnp.asarray(value, jnp.float32), behaviour
 
     # In batches of one size: the number of players must not change how sums are rounded.
     return jax.lax.map(lambda pair: one(*pair), (who, seeds), batch_size=batch)
@@ -95,5 +106,13 @@ def function_task(name: str, score: Score, *, traced: bool) -> type[Task]:
     return made
 
 
-def _outcome(score: float) -> Outcome:
-    return Outcome(score, 1, 1, TERMINATED)
+def _parts(found: Any) -> tuple[Any, Any]:  # noqa: ANN401 - what a function gave
+    """The fitness and the behaviour, None if there is none."""
+    if not isinstance(found, tuple):
+        return found, None
+    score, behaviour = found
+    return score, behaviour
+
+
+def _outcome(score: float, behaviour: tuple[float, ...]) -> Outcome:
+    return Outcome(score, 1, 1, TERMINATED, behaviour)
