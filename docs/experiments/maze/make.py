@@ -48,12 +48,13 @@ def course(run: Run) -> Course:
 
 def table(found: dict[str, list[Course]]) -> str:
     """One row per algorithm."""
-    rows = ["| | solved | evaluations until then | best score of the others | maze visited |"]
+    rows = ["| | solved | evaluations until then | best score of the others | squares visited |"]
     rows += ["|---|---|---|---|---|"]
+    anywhere = visited(*(one for courses in found.values() for one in courses))
     for name, courses in found.items():
         until = sorted(one.solved for one in courses if one.solved)
         others = [float(one.scores.max()) for one in courses if not one.solved]
-        share = np.mean([len(visited(one.places)) for one in courses]) / free()
+        share = np.mean([len(visited(one)) for one in courses]) / len(anywhere)
         rows.append(
             f"| {name} | {len(until)} of {len(courses)} "
             f"| {', '.join(f'{number:,}' for number in until) or '–'} "
@@ -62,14 +63,9 @@ def table(found: dict[str, list[Course]]) -> str:
     return "\n".join(rows)
 
 
-def visited(places: np.ndarray, size: int = 10) -> set[tuple[int, int]]:
-    """The squares in which somebody ended."""
-    return {(int(x), int(y)) for x, y in places // size}
-
-
-def free(size: int = 10) -> int:
-    """How many squares of the maze there are."""
-    return int((SIDE // size - 1) ** 2)
+def visited(*courses: Course) -> set[tuple[int, int]]:
+    """The squares, ten units wide, in which somebody ended."""
+    return {(int(x), int(y)) for one in courses for x, y in np.unique(one.places // 10, axis=0)}
 
 
 def squares(places: np.ndarray) -> list[str]:

@@ -103,7 +103,7 @@ def draw(found: dict[str, list[Judged]]) -> str:
         parts.append(f'<path d="M{x:.1f} {top - 6}V{floor}" stroke="#e4e7eb"/>')
         parts.append(f'<text x="{x:.1f}" y="{floor + 16}" text-anchor="middle">{tick}</text>')
     middle = (left + width - 20) / 2
-    parts.append(f'<text x="{middle:g}" y="{floor + 33}" text-anchor="middle">bets won less lost')
+    parts.append(f'<text x="{middle:g}" y="{floor + 33}" text-anchor="middle">bets won less lost ')
     parts.append("in an episode; 10 is perfect play</text>")
     for number, (name, judged) in enumerate(found.items()):
         y = top + row * number + row / 2

@@ -146,7 +146,7 @@ class Looking:
 
 SCALE = 8  # of the picture in a film
 ROOM = SIDE * SCALE // 2 + 16  # for a figure below it, half as large
-GREEN, RED, GREY = (0, 200, 120), (230, 90, 0), (90, 98, 110)
+GREEN, RED, GREY = (0, 200, 120), (230, 90, 0), (170, 180, 195)
 
 
 def _picture(image: Array, figure: int, window: Array, answer: int, figures: int) -> Array:
