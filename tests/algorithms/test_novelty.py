@@ -115,7 +115,8 @@ class TestGA:
         assert report.failures == 1
 
     def test_it_has_no_other_selection(self):
-        for settings in ({"ancestors": 2}, {"selection": "candidates", "parents": 2}):
+        # Whatever the candidates are: more of them would not help.
+        for settings in ({"ancestors": 2}, {"selection": "candidates"}):
             with pytest.raises(InputError, match="only ga has it; ns-ga selects by novelty"):
                 algorithms.make("ns-ga", settings)
 
@@ -145,6 +146,11 @@ class TestBehaviours:
         spec = small({"algorithm.name": "ns-ga", **cartpole, "policy": {"name": "mlp"}})
         with pytest.raises(InputError, match=r"task.behaviour: novelty needs one"):
             specs.resolve(spec)
+
+    def test_so_is_a_task_on_the_device_that_cannot_have_any(self):
+        spec = small({"algorithm.name": "ns-ga", "task": {"name": "bandit"}})
+        with pytest.raises(InputError, match=r"task: says nothing of behaviour"):
+            specs.resolve(msgspec.structs.replace(spec, policy={"name": "mlp"}), trust=True)
 
 
 def differing(request):
@@ -293,6 +299,19 @@ class TestCentres:
             best = max(seen, key=lambda pair: pair[1])
             assert (report.champion, report.elite) == best
 
+    def test_a_fork_can_have_more_of_them_or_fewer(self):
+        state = NSES(**SETTINGS, centres=3).start(1, POLICY, "run")
+        for _ in range(4):
+            state, _ = told(NSES(**SETTINGS, centres=3), state, lambda r: 1.0)
+        for count in (1, 2, 5):
+            forked, seen = state, set()
+            for _ in range(9):
+                forked, _ = told(NSES(**SETTINGS, centres=count), forked, lambda r: 1.0)
+                seen.add(forked.chosen)
+            assert len(forked.centres) == count
+            assert all(centre.weights for centre in forked.centres)
+            assert seen <= set(range(count))
+
 
 class TestAdaptation:
     ADAPTING = NSRAES(population=4, sigma=0.1, centres=1, step=0.2, patience=2)
@@ -381,3 +400,18 @@ class TestRuns:
                 ends.append(store.reports()[4:])
         assert ends[0] == ends[1]
         assert len(ends[0]) == 3
+
+    def test_the_champion_of_a_fork_with_other_settings_is_known(self, name, tmp_path):
+        """Although it may be of a generation that these settings would not have made."""
+        run(tmp_path / "run", self.spec(name, checkpoint=100))
+        with Store.open(tmp_path / "run") as store:
+            champion = store.reports()[5].champion
+        wanted = loop.recall(tmp_path / "run", champion, trust=True)
+        changes = {"algorithm.sigma": 0.1, "algorithm.episodes": 2}
+        if name != "ns-ga":
+            changes |= {"algorithm.learning_rate": 0.01, "algorithm.centres": 1}
+        loop.fork(tmp_path / "run", 6, tmp_path / "fork", changes, trust=True)
+        go_on(tmp_path / "fork")
+        prune.prune(tmp_path / "fork", tmp_path / "pruned", trust=True)
+        for folder in ("fork", "pruned"):
+            assert loop.recall(tmp_path / folder, champion, trust=True) == wanted

@@ -361,7 +361,7 @@ def test_only_the_ga_does_without_a_barrier():
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"selection": "candidates", "candidates": 30}, "selection: only ga has it; async-ga"),
+        ({"selection": "candidates"}, "selection: only ga has it; async-ga"),
         ({"ancestors": 3}, "ancestors: only ga has it; async-ga selects by fitness alone"),
     ],
 )

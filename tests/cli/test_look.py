@@ -215,11 +215,12 @@ def test_presets_are_listed(germline):
     for row in rows:
         spec = specs.read(presets.find(row["name"]))
         assert row["algorithm"] == spec.algorithm["name"]
-        assert row["task"] == spec.task.get("id", spec.task.get("game"))
+        assert row["task"] == spec.task.get("id", spec.task.get("game", spec.task["name"]))
         whole = spec.stop.frames is None or spec.stop.frames >= paper.FRAMES
-        assert (row["target"] is not None) == whole
         if spec.stop.score is not None:
             assert row["target"] == spec.stop.score
+        else:
+            assert (row["target"] is not None) == whole
         assert row["about"].endswith(".")
     out = ok(germline("presets"))
     targets = {row["name"]: row["target"] for row in rows}
@@ -235,6 +236,8 @@ def test_environments_are_listed_with_what_they_need(germline):
     assert ("CartPole-v1", "gym", None) in tasks
     assert ("CartPole-v1", "functional", "gymnasium") in tasks
     assert ("CartPole-v0", "gym", None) not in tasks  # an older version of the same
+    own = [row["id"] for row in rows if row["origin"] == "germline"]
+    assert own == [row["task"] for row in rows[: len(own)]] == ["bandit", "maze", "saccade"]
     few = json.loads(ok(germline("envs", "cartpole", "--json")))
     assert few == [row for row in rows if "cartpole" in row["id"].lower()]
     assert 1 < len(few) < len(rows)

@@ -222,6 +222,10 @@ FLAWS = {
     "pixels": (CARTPOLE | {"policy": {"name": "dqn"}}, "policy dqn: sees", "the task shows [4]"),
     "exact floats": (CARTPOLE | {"arithmetic": "exact"}, "arithmetic: exact needs observations in"),
     "exact gru": ({"arithmetic": "exact", "policy": {"name": "gru"}}, "policy gru: has no exact"),
+    "exact and normalised": (
+        {"arithmetic": "exact", "policy": {"name": "dqn", "normalise": "virtual"}},
+        "policy.normalise: has no exact arithmetic; leave one of them out",
+    ),
     "virtual": ({"policy": {"name": "dqn", "normalise": "virtual"}}, "policy: normalise: virtual"),
     "cost": (with_fields("stop", cost=1.0), "stop.cost: needs backend.price"),
     "elites": (

@@ -1,5 +1,6 @@
 """What episodes are told apart by: of every kind of task, their own and a user's."""
 
+import jax.numpy as jnp
 import msgspec
 import numpy as np
 import pytest
@@ -17,6 +18,16 @@ from germline.tasks.protocols import Outcome
 @tasks.behaviour("length-and-first")
 def length_and_first(environment, observation, info):
     return [float(len(observation)), observation[0]]
+
+
+@tasks.behaviour("too-many")
+def too_many(state, observation):
+    return jnp.zeros(5000)
+
+
+@tasks.behaviour("unheard-of")
+def unheard_of(state, observation):
+    return {}["height"]
 
 
 @tasks.behaviour("angle")
@@ -114,17 +125,43 @@ class TestRefused:
         with pytest.raises(InputError, match=f"task {name}: behaviour: 'angel' is not registered"):
             tasks.make(name, settings | {"behaviour": "angel"}).space()
 
+    def test_a_name_that_tasks_have_themselves(self):
+        with pytest.raises(ValueError, match="'ram': tasks have one of this name"):
+            tasks.behaviour("ram")(lambda ale: 0)
+
     def test_another_function_of_the_same_name(self):
         with pytest.raises(ValueError, match="is registered already"):
             tasks.behaviour("angle")(lambda state, observation: state)
 
     def test_what_is_no_position(self):
-        with pytest.raises(ValueError, match="for MuJoCo"):
-            played("gym", CART | {"behaviour": "position"})
+        with pytest.raises(InputError, match="CartPole-v1: behaviour: position is for MuJoCo"):
+            tasks.make("gym", CART | {"behaviour": "position"}).space()
 
     def test_no_numbers_at_all(self):
         with pytest.raises(ValueError, match="1 to 4096 numbers, not 0"):
             played("gym", CART | {"behaviour": "nothing"})
+
+    def test_too_many_on_the_device(self):
+        with pytest.raises(ValueError, match="1 to 4096 numbers, not 5000"):
+            played("functional", CART | {"behaviour": "too-many"})
+
+
+class TestDescribes:
+    """What is known of a task on the device before it is played."""
+
+    def describes(self, name, settings):
+        return tasks.make(name, settings).describes()
+
+    def test_whether_there_is_a_behaviour(self):
+        assert self.describes("functional", CART | {"behaviour": "observation"})
+        assert self.describes("maze", {})
+        assert not self.describes("functional", CART)
+        assert not self.describes("bandit", {})
+
+    def test_what_is_wrong_with_it(self):
+        for name, words in (("too-many", "not 5000"), ("unheard-of", "KeyError: 'height'")):
+            with pytest.raises(InputError, match=f"CartPole-v1: behaviour: .*{words}$"):
+                self.describes("functional", CART | {"behaviour": name})
 
 
 def evaluator(behaviour):

@@ -129,6 +129,7 @@ if __name__ == "__main__":
     done = sweep.run(
         HERE / "sweep.toml",
         *sys.argv[1:2],
+        jobs=2,
         listener=lambda result: print(result.job.folder, result.score, flush=True),
     )
     found = {name.split(",")[-1]: [course(run) for run in runs] for name, runs in done.runs.items()}

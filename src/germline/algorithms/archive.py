@@ -49,8 +49,9 @@ class Archive(msgspec.Struct, frozen=True, array_like=True):
 def rows(behaviours: Any) -> Rows:  # noqa: ANN401 - lists of numbers
     """Give behaviours [n, width] as they are compared: in float32, within its bounds."""
     largest = float(np.finfo(np.float32).max)
+    within = np.clip(np.asarray(behaviours, np.float64), -largest, largest).astype(np.float32)
     # Adding 0 turns -0 into 0, so that equals are equal as bytes.
-    return (np.clip(np.asarray(behaviours, np.float64), -largest, largest) + 0.0).astype("<f4")
+    return (within + np.float32(0)).astype("<f4")
 
 
 def insert(archive: Archive, behaviours: Rows) -> Archive:

@@ -97,6 +97,8 @@ class NoveltyES(Strategy, frozen=True, kw_only=True):
         )
         centres = list(state.centres)
         centres[state.chosen] = self._moved(state, ranks)
+        # In a fork there may be more of them from here on, or fewer.
+        centres = [*centres, *[Centre()] * self.centres][: self.centres]
         every = list(state.told.values())
         following = msgspec.structs.replace(
             state,

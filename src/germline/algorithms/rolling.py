@@ -73,10 +73,10 @@ class AsyncGA(GA, frozen=True, kw_only=True):
     asynchronous: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if self.selection != "fitness" or self.ancestors:
             name = "selection" if self.selection != "fitness" else "ancestors"
             raise InputError(f"{name}: only ga has it; async-ga selects by fitness alone")
+        super().__post_init__()
 
     def start(self, seed: int, policy: PolicyRef, run: str = "") -> State:
         """Give the state before the first arrival."""

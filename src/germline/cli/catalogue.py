@@ -61,13 +61,10 @@ def envs(
     json: AsJson = False,
 ) -> None:
     """List the environments that can be trained on here, and what would add more."""
-    found = [
-        row
-        for row in [*_host(), *_device()]
-        if pattern is None or pattern.lower() in row["id"].lower()
-    ]
+    every = [*_own(), *_host(), *_device()]
+    found = [row for row in every if pattern is None or pattern.lower() in row["id"].lower()]
     if not found:
-        ids = sorted({row["id"] for row in [*_host(), *_device()]})
+        ids = sorted({row["id"] for row in every})
         raise InputError(f"{pattern!r} is in no environment's id; {_near(pattern or '', ids)}")
     if json:
         say_json(found)
@@ -87,6 +84,15 @@ def envs(
 def _near(name: str, ids: list[str]) -> str:
     hint = nearest(name, ids)
     return hint if hint.startswith("did") else "germline envs lists all of them"
+
+
+def _own() -> list[dict[str, Any]]:
+    """Tasks that are environments themselves."""
+    names = ("bandit", "maze", "saccade")
+    return [
+        {"id": name, "task": name, "suite": None, "origin": "germline", "needs": None}
+        for name in names
+    ]
 
 
 def _host() -> list[dict[str, Any]]:

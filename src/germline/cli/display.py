@@ -102,9 +102,10 @@ class Plain(Quiet):
         """The same columns every time."""
         known = self._known(report, totals)
         cost = f"  cost {costs.line(totals.cost, **known)}" if paid(self.spec, totals) else ""
+        novel = "" if report.novelty is None else f"novelty {report.novelty:>10,.6g}  "
         say(
             f"generation {report.generation:>5,}  best {report.best:>10,.6g}  "
-            f"mean {report.mean:>10,.6g}  elite {report.elite:>10,.6g}  "
+            f"mean {report.mean:>10,.6g}  elite {report.elite:>10,.6g}  {novel}"
             f"frames {totals.frames:>13,}  {totals.seconds:>9,.1f} s{cost}"
         )
 
@@ -218,6 +219,8 @@ class Live(Quiet):
         target = "" if stop.score is None else f"target {number(stop.score)}, "
         who = printable(f"{target}champion {last.champion}")
         rows.append(("elite", Text(number(last.elite), style="bold"), who))
+        if last.novelty is not None:
+            rows.append(("novelty", number(last.novelty), f"beside an archive of {last.archive:,}"))
         rows.append(("frames", f"{self._frames():,}", f"{self._pace():,.0f} per second"))
         spent = self.pace.now._replace(seconds=self._elapsed(), cost=self._cost())
         to_go = None if self.over else self.pace.to_go(stop, last, spent)

@@ -20,7 +20,7 @@ class ConvLstm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Four 3×3 convolutions of stride 2 with ELU, then a long short-term memory.
 
     Each convolution has 32 `filters` and the memory 256 `units`, if not said otherwise.
-    `normalise=virtual` adds virtual batch normalisation to the convolutions.
+    `normalise=virtual` adds virtual batch normalisation to the convolutions and the gates.
     """
 
     actions: Annotated[int, msgspec.Meta(ge=1, le=4096)] = 18

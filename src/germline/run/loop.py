@@ -15,7 +15,7 @@ import msgspec
 
 from germline import disk
 from germline.algorithms import progress
-from germline.algorithms.protocols import Report
+from germline.algorithms.protocols import Report, State
 from germline.backends import Backend
 from germline.errors import InputError
 from germline.evaluate import Frozen
@@ -134,8 +134,23 @@ def fork(
                 if generation:
                     reseeded = msgspec.structs.replace(state, seed=after.spec.seed)
                     with new.transaction():
-                        new.keep(generation, before.algorithm.encode(reseeded))
+                        for kept in (*_shown(old, before, generation), reseeded):
+                            new.keep(kept.generation, before.algorithm.encode(kept))
         except BaseException:
             shutil.rmtree(target, ignore_errors=True)
             raise
     return after.spec
+
+
+def _shown(store: Store, resolved: Resolved, generation: int) -> list[State]:
+    """The state in which the champion before a generation was a centre, if it was one.
+
+    A fork with other settings could not tell itself again how that centre was made.
+    """
+    champion = store.reports()[generation - 1].champion
+    if not isinstance(store.genome(champion).root, Snapshot):
+        return []
+    try:
+        return [replayed(store, resolved, store.generation_of(champion))]
+    except InputError:  # pruned before, without it
+        return []

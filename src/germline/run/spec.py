@@ -251,6 +251,8 @@ def resolve(spec: Spec, *, trust: bool = False) -> Resolved:
             raise InputError(
                 "arithmetic: exact needs observations in whole numbers, such as pixels"
             )
+        if getattr(policy, "normalise", None) is not None:
+            raise InputError("policy.normalise: has no exact arithmetic; leave one of them out")
         if getattr(policy, "steps", None) is None:
             sigma = getattr(algorithm, "sigma", 0.002)
             largest = sigma if isinstance(sigma, float) else max(sigma.start, sigma.end)
@@ -260,8 +262,8 @@ def resolve(spec: Spec, *, trust: bool = False) -> Resolved:
     reference = policies.reference(spec.policy["name"], policy)
     if hasattr(algorithm, "operator"):
         operators.check(operators.parse(algorithm.operator), policy.layout())
-    if hasattr(algorithm, "neighbours") and getattr(task, "behaviour", "") is None:
-        raise InputError("task.behaviour: novelty needs one, see docs/tasks.md: Behaviours")
+    if hasattr(algorithm, "neighbours"):
+        _check_behaviour(task)
     _check_siblings(spec, task, policy, algorithm)
     _check_engine(spec)
     if spec.stop.cost is not None and not spec.backend.price:
@@ -278,6 +280,16 @@ def resolve(spec: Spec, *, trust: bool = False) -> Resolved:
         backend=spec.backend.public,
     )
     return Resolved(whole, problem, algorithm, spec.backend)
+
+
+def _check_behaviour(task: Any) -> None:  # noqa: ANN401
+    """Refuse a task of which is known that it says nothing of how an episode went."""
+    if getattr(task, "behaviour", "") is None:
+        raise InputError("task.behaviour: novelty needs one, see docs/tasks.md: Behaviours")
+    if hasattr(task, "describes") and not task.describes():
+        raise InputError(
+            "task: says nothing of behaviour; novelty needs it, see docs/tasks.md: Behaviours"
+        )
 
 
 def _check_siblings(spec: Spec, task: Any, policy: Any, algorithm: Any) -> None:  # noqa: ANN401

@@ -12,7 +12,7 @@ Called at the end of an episode, with (environment, observation, info) by `gym`,
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 
@@ -20,7 +20,11 @@ from germline.errors import InputError
 from germline.genome import Name, check_type
 from germline.settings import nearest
 
+if TYPE_CHECKING:
+    import jax
+
 MOST = 4096  # numbers
+OWN = ("observation", "position", "ram")  # what tasks call theirs
 
 Title = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 Behaviour = Callable[..., Any]
@@ -32,6 +36,8 @@ _registry: dict[str, Behaviour] = {}
 def register(name: str) -> Callable[[B], B]:
     """Make a function known under a name, as a decorator."""
     check_type("behaviour name", name, Name)
+    if name in OWN:
+        raise ValueError(f"behaviour {name!r}: tasks have one of this name themselves")
 
     def keep(function: B) -> B:
         known = _registry.setdefault(name, function)
@@ -57,9 +63,22 @@ def numbers(found: Any) -> tuple[float, ...]:  # noqa: ANN401 - whatever a funct
     import numpy as np
 
     listed: Sequence[float] = np.asarray(found, np.float64).ravel().tolist()
-    if not 0 < len(listed) <= MOST:
-        raise ValueError(f"a behaviour has 1 to {MOST} numbers, not {len(listed)}")
+    _check_count(len(listed))
     return tuple(listed)
+
+
+def traced(found: Any) -> "jax.Array":  # noqa: ANN401 - whatever a function gives
+    """What a traced function gave, as one row of float32."""
+    import jax.numpy as jnp
+
+    row = jnp.ravel(jnp.asarray(found, jnp.float32))
+    _check_count(row.size)
+    return row
+
+
+def _check_count(count: int) -> None:
+    if not 0 < count <= MOST:
+        raise ValueError(f"a behaviour has 1 to {MOST} numbers, not {count}")
 
 
 def _origin(function: Behaviour) -> str:

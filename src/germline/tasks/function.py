@@ -14,8 +14,7 @@ import numpy as np
 
 from germline.decode import Recipe
 from germline.policies.protocols import Array, Policy
-from germline.tasks import sizes
-from germline.tasks.behaviours import MOST, numbers
+from germline.tasks import behaviours, sizes
 from germline.tasks.players import Players
 from germline.tasks.protocols import TERMINATED, Episode, Outcome, Task
 from germline.tasks.sizes import padded
@@ -39,7 +38,10 @@ class Function(msgspec.Struct, frozen=True):
         """Call the function once per episode."""
         made = {number: players.policy(number) for number in {e.player for e in episodes}}
         found = [_parts(type(self).score(made[e.player], e.seed)) for e in episodes]
-        return [_outcome(float(score), () if did is None else numbers(did)) for score, did in found]
+        return [
+            _outcome(float(score), () if did is None else behaviours.numbers(did))
+            for score, did in found
+        ]
 
     def close(self) -> None:
         """Nothing was opened."""
@@ -70,8 +72,8 @@ class Traced(msgspec.Struct, frozen=True):
         values = np.asarray(scores, np.float64)[: len(episodes)].tolist()
         if did is None:
             return [_outcome(value, ()) for value in values]
-        behaviours = np.asarray(did, np.float64)[: len(episodes)].tolist()
-        return [_outcome(*pair) for pair in zip(values, map(tuple, behaviours), strict=True)]
+        described = np.asarray(did, np.float64)[: len(episodes)].tolist()
+        return [_outcome(*pair) for pair in zip(values, map(tuple, described), strict=True)]
 
     def close(self) -> None:
         """Nothing was opened."""
@@ -83,10 +85,7 @@ def _scores(
 ) -> tuple[jax.Array, jax.Array | None]:
     def one(player: jax.Array, seed: jax.Array) -> tuple[jax.Array, jax.Array | None]:
         value, did = _parts(score(build(recipe(player)), seed))
-        behaviour = None if did is None else jnp.ravel(jnp.asarray(did, jnp.float32))
-        if behaviour is not None and not 0 < behaviour.size <= MOST:
-            raise ValueError(f"a behaviour has 1 to {MOST} numbers, not {behaviour.size}")
-        return jnp.asarray(value, jnp.float32), behaviour
+        return jnp.asarray(value, jnp.float32), None if did is None else behaviours.traced(did)
 
     # In batches of one size: the number of players must not change how sums are rounded.
     return jax.lax.map(lambda pair: one(*pair), (who, seeds), batch_size=batch)

@@ -197,6 +197,8 @@ class _Lane:
         about = f"task gym: {task.id}"
         kinds = self.environment.observation_space, self.environment.action_space
         self.space = of_gymnasium(about, *kinds)
+        if task.behaviour == "position" and not hasattr(_body(self.environment), "qpos"):
+            raise InputError(f"{about}: behaviour: position is for MuJoCo's environments")
 
     def start(self, episode: Episode, into: Array) -> None:
         """Begin an episode."""
@@ -259,11 +261,12 @@ class _Lane:
 
 
 def _position(environment: gymnasium.Env[Any, Any], obs: Array, info: Mapping[str, Any]) -> Array:
-    data: Any = getattr(environment.unwrapped, "data", None)
-    if not hasattr(data, "qpos"):
-        raise ValueError("behaviour: position is for MuJoCo's environments")
-    where: Array = np.array(data.qpos[:2])
+    where: Array = np.array(_body(environment).qpos[:2])
     return where
+
+
+def _body(environment: gymnasium.Env[Any, Any]) -> Any:  # noqa: ANN401 - MuJoCo's data
+    return getattr(environment.unwrapped, "data", None)
 
 
 _DESCRIBED: dict[str, behaviours.Behaviour] = {

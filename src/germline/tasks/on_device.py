@@ -15,9 +15,10 @@ import msgspec
 import numpy as np
 
 from germline.decode import Recipe
+from germline.errors import InputError, shorten
 from germline.messages import Sums
 from germline.policies.protocols import Array
-from germline.tasks import protocols, sizes
+from germline.tasks import behaviours, protocols, sizes
 from germline.tasks.dynamics import Dynamics
 from germline.tasks.film import Shot, Watch
 from germline.tasks.players import Players
@@ -57,6 +58,20 @@ class DeviceTask(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     def space(self) -> Space:
         """The space of the environment."""
         return environment(self).space
+
+    def describes(self) -> bool:
+        """Whether it says what an episode is told from others by; traced, and never played."""
+        played = environment(self)
+
+        def first() -> object:
+            found = played.behaviour(*played.reset(jax.random.key(0)))
+            return None if found is None else behaviours.traced(found)
+
+        try:
+            return jax.eval_shape(first) is not None
+        except Exception as error:
+            reason = shorten(f"{type(error).__name__}: {error}")
+            raise InputError(f"task {self.title}: behaviour: {reason}") from None
 
     def play(self, players: Players, episodes: Sequence[Episode]) -> list[Outcome]:
         """Play all episodes, in one call of a compiled program if memory allows."""

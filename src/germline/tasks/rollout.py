@@ -18,6 +18,7 @@ from jax.sharding import Mesh, PartitionSpec
 
 from germline.decode import Recipe
 from germline.policies.protocols import Array, Carry, Policy
+from germline.tasks import behaviours
 from germline.tasks.dynamics import Dynamics, State
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ class Game:
     def described(self, state: State, obs: Array) -> tuple[Array, ...]:
         """What an episode would be told from others by, if it ended here."""
         found = self.environment.behaviour(state, obs)
-        return () if found is None else (jnp.asarray(found, jnp.float32).reshape(-1),)
+        return () if found is None else (behaviours.traced(found),)
 
     def act(self, arrays: Policy, slot: Slots) -> tuple[Array, Carry]:
         """What a player does."""
