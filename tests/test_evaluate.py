@@ -123,7 +123,7 @@ class TestEvaluations:
         monkeypatch.setattr(type(evaluator.task), "play", lambda self, *given: play(*given))
         (result,) = evaluator.evaluate([asked(problem, 0, (5, 6))])
         assert (result.returns, result.steps, result.frames) == ((5.0, 6.0), (2, 2), (8, 8))
-        assert (result.ends, result.behaviour) == ("ll", (6, 0.5))
+        assert (result.ends, result.behaviour) == ("ll", (5.5, 0.5))
         assert result.observation_sums == Sums(4, (2.0, 4.0), (6.0, 8.0))
 
     def test_numbers_of_numpy_travel_as_well(self, monkeypatch):

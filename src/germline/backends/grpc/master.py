@@ -53,6 +53,17 @@ Outbox = asyncio.Queue[FromMaster | None]
 """What a host is to be told waits here until it can be written."""
 
 
+def _told(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Say what went wrong in a loop, as asyncio does, but for what nobody waits for.
+
+    gRPC has one queue for all loops of a process. An answer for a master that has closed since is
+    handed to the next one, which cannot deliver it.
+    """
+    error = context.get("exception")
+    if not (isinstance(error, RuntimeError) and str(error) == "Event loop is closed"):
+        loop.default_exception_handler(context)
+
+
 class Grpc:
     """Serves at an address. With a `token`, hosts must show it; with a certificate, it is TLS.
 
@@ -175,6 +186,7 @@ class Grpc:
             await self._stop()
 
         self._loop = asyncio.new_event_loop()
+        self._loop.set_exception_handler(_told)
         try:
             self._loop.run_until_complete(serve())
         finally:
