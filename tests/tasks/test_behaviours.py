@@ -110,7 +110,6 @@ def test_the_memory_of_a_console():
 
 
 def test_the_position_of_a_body():
-    pytest.importorskip("mujoco", reason="pip install 'germline[mujoco]'")
     found = played("gym", {"id": "Swimmer-v5", "behaviour": "position"}, 5)
     assert len(found.behaviour) == 2
     assert all(0 < abs(number) < 1 for number in found.behaviour)
