@@ -23,9 +23,12 @@ def test_example(example, tmp_path):
 
 
 def preset_cases():
-    """Every preset; those that differ from `frostbite` in the game alone take patience."""
-    games = set(paper.TABLE) - {"frostbite"}
-    return [pytest.param(n, marks=[pytest.mark.slow] * (n in games)) for n in presets.names()]
+    """Every preset; those that differ from `frostbite` in the game alone take patience.
+
+    So do those that compile large networks.
+    """
+    slow = set(paper.TABLE) - {"frostbite"} | {"humanoid-es", "image-maze", "pong-es"}
+    return [pytest.param(n, marks=[pytest.mark.slow] * (n in slow)) for n in presets.names()]
 
 
 @pytest.mark.parametrize("preset", preset_cases())

@@ -191,6 +191,7 @@ def wanted(tmp_path_factory):
 
 
 class TestRuns:
+    @pytest.mark.slow
     @pytest.mark.parametrize("together", [False, True], ids=["processes", "together"])
     def test_every_engine_gives_the_same_lineage(self, wanted, together, tmp_path):
         engine = Processes(2, together=True, slots=4) if together else Processes(2)
@@ -201,6 +202,7 @@ class TestRuns:
         run(tmp_path / "run", Serial(), policy=plain)
         assert returns(tmp_path / "run") != returns(wanted)
 
+    @pytest.mark.slow
     def test_a_genome_file_alone_plays_as_the_run_did(self, wanted, tmp_path):
         file = germline.Run(wanted).champion
         path = tmp_path / "champion.safetensors"
