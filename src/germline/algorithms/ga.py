@@ -49,6 +49,12 @@ class GA(Generational, frozen=True, kw_only=True):
                 "give more than there are parents"
             )
 
+    def refuse_selection(self, instead: str) -> None:
+        """Refuse, for a kind that has its own, the ways to select that are the GA's alone."""
+        if self.selection != "fitness" or self.ancestors:
+            name = "selection" if self.selection != "fitness" else "ancestors"
+            raise InputError(f"{name}: only ga has it; {instead}")
+
     def born(self, state: State, indices: Sequence[int]) -> list[Genome]:
         """Births in the first generation, then children."""
         which = np.array(indices, np.uint32)

@@ -66,9 +66,7 @@ class NoveltyGA(GA, frozen=True, kw_only=True):
     insertion: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.01
 
     def __post_init__(self) -> None:
-        if self.selection != "fitness" or self.ancestors:
-            name = "selection" if self.selection != "fitness" else "ancestors"
-            raise InputError(f"{name}: only ga has it; ns-ga selects by novelty")
+        self.refuse_selection("ns-ga selects by novelty")
         super().__post_init__()
 
     def start(self, seed: int, policy: PolicyRef, run: str = "") -> State:

@@ -22,7 +22,6 @@ from germline.algorithms.ga import GA
 from germline.algorithms.generational import CANDIDATES, POPULATION, Scored
 from germline.algorithms.progress import Progress
 from germline.algorithms.protocols import Blobs, Report, State
-from germline.errors import InputError
 from germline.genome import Gene, Genome, PolicyRef
 from germline.messages import Evaluation, Failure, Key, Lineage, Request, Result, Sums, encode
 
@@ -73,9 +72,7 @@ class AsyncGA(GA, frozen=True, kw_only=True):
     asynchronous: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if self.selection != "fitness" or self.ancestors:
-            name = "selection" if self.selection != "fitness" else "ancestors"
-            raise InputError(f"{name}: only ga has it; async-ga selects by fitness alone")
+        self.refuse_selection("async-ga selects by fitness alone")
         super().__post_init__()
 
     def start(self, seed: int, policy: PolicyRef, run: str = "") -> State:
