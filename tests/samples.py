@@ -19,13 +19,24 @@ HEADS = Layout(
     )
 )
 ODD = Layout((Tensor("vector", (17,), gain=0.25), Tensor("one", (1,), gain=0)))
-LAYOUTS = {"plain": PLAIN, "heads": HEADS, "odd": ODD}
+EMPTY = Layout(
+    (
+        Tensor("memory/keys", (3, 5), gain=0, heads=True),
+        *layer("out", (5, 3)),
+        Tensor("answer/value", (3, 2), gain=0, heads=True),
+    )
+)
+LAYOUTS = {"plain": PLAIN, "heads": HEADS, "odd": ODD, "empty": EMPTY}
 
 OPERATORS = (
     "gaussian",
     "block:layer",
     "block:row",
     "block:head",
+    "renew:layer",
+    "renew:row",
+    "renew:head",
+    "grow",
     "sparse:0.01",
     "sparse:0.5",
     "sparse:1.0",
@@ -38,7 +49,7 @@ OPERATORS = (
 def operators_for(layout):
     """The operators that make sense for a layout."""
     headed = any(t.heads for t in layout.tensors)
-    return [o for o in OPERATORS if headed or o != "block:head"]
+    return [o for o in OPERATORS if headed or o not in ("block:head", "renew:head", "grow")]
 
 
 PAIRS = [(name, o) for name, layout in LAYOUTS.items() for o in operators_for(layout)]

@@ -158,6 +158,32 @@ def test_block_moves_exactly_one_block(name, operator):
     assert len(chosen) > min(len(blocks), 40) // 2
 
 
+@pytest.mark.parametrize(("name", "operator"), [pair for pair in PAIRS if "renew" in pair[1]])
+def test_renew_forgets_what_block_adds_to(name, operator):
+    layout = LAYOUTS[name]
+    theta = np.full(layout.size, 0.1, np.float32)
+    other = operator.replace("renew", "block")
+    for seed in range(20):
+        renewed = np.asarray(fast(theta, Gene(seed, 0.5, operator), layout))
+        alone = reference.mutate(np.zeros_like(theta), Gene(seed, 0.5, other), layout)
+        moved = reference.mutate(theta, Gene(seed, 0.5, other), layout) != theta
+        assert (renewed[moved] == alone[moved]).all()
+        assert ((renewed == theta) | (renewed == alone)).all()
+
+
+def test_grow_fills_one_empty_head_after_another_and_then_renews():
+    layout = LAYOUTS["empty"]
+    heads, theta = layout.blocks("head"), reference.birth(1, layout)
+    assert layout.empty_heads(theta).all()
+    for number in range(len(heads)):
+        before, theta = theta, np.asarray(fast(theta, Gene(number, 1, "grow"), layout))
+        assert layout.empty_heads(theta).tolist() == [h > number for h in range(len(heads))]
+        changed = np.flatnonzero(before != theta)
+        assert all(any(a <= i < b for a, b in heads[number]) for i in changed)
+    renewed = reference.mutate(theta, Gene(9, 1, "renew:head"), layout)
+    assert (bits(fast(theta, Gene(9, 1, "grow"), layout)) == bits(renewed)).all()
+
+
 @given(seeds, st.integers(1, 2**28))
 def test_the_high_word_of_a_product(word, count):
     assert int(mutation._high_product(jnp.uint32(word), count)) == (word * count) >> 32

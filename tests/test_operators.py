@@ -35,6 +35,9 @@ def test_every_share_round_trips(share):
         "gaussian:1",
         "block",
         "block:net",
+        "renew",
+        "renew:net",
+        "grow:head",
         "sparse",
         "sparse:0",
         "sparse:1.1",
@@ -62,9 +65,10 @@ def test_lowrank_scale_is_rounded_once_from_sigma():
 
 
 def test_an_operator_must_suit_the_network():
-    check(parse("block:head"), HEADS)
-    with pytest.raises(InputError, match="operator: block:head needs a network with heads"):
-        check(parse("block:head"), PLAIN)
+    for text in ("block:head", "renew:head", "grow"):
+        check(parse(text), HEADS)
+        with pytest.raises(InputError, match=f"operator: {text} needs a network with heads"):
+            check(parse(text), PLAIN)
     tall = Layout((Tensor("w", (2**22 + 1, 2), fan_in=2),))
     check(parse("lowrank:63"), tall)
     for layout in (tall, Layout((Tensor("w", (2, 2**22 + 1), fan_in=2),))):

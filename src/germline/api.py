@@ -184,6 +184,7 @@ def _registered_here(spec: Spec) -> Any:  # noqa: ANN401 - a module, or None
     entry = gymnasium.registry.get(str(spec.task.get("id")))
     places = [
         tasks.registry.home(spec.task["name"]),
+        tasks.datasets.home(spec.task.get("data")),
         policies.registry.home(spec.policy["name"]),
         getattr(entry and entry.entry_point, "__module__", None),
     ]

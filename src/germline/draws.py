@@ -29,6 +29,7 @@ class Purpose(IntEnum):
     SKIP = 2**16 + 8
     REFERENCE = 2**16 + 9
     ARCHIVE = 2**16 + 10
+    LABEL = 2**16 + 11
 
 
 def draw(

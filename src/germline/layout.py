@@ -8,7 +8,8 @@ import hashlib
 import math
 import re
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import and_
 from typing import Any, Literal
 
 import numpy as np
@@ -176,6 +177,15 @@ class Layout:
             return np.concatenate(rows)[:, None, :]
         heads = [_runs(s, t.shape[0], t.size // t.shape[0]) for t, s in spans if t.heads]
         return np.stack(heads, axis=1)
+
+    def empty_heads(self, theta: Any) -> Any:  # noqa: ANN401 - numpy or JAX array
+        """Whether each head [heads] holds nothing in θ [params]: all its weights are zero."""
+        parts = [
+            (theta[start : start + t.size].reshape(t.shape[0], -1) == 0).all(1)
+            for t, start in zip(self.tensors, self.offsets, strict=True)
+            if t.heads
+        ]
+        return reduce(and_, parts)
 
 
 def layer(

@@ -8,10 +8,11 @@ not select are copied, not added to.
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from germline.layout import Layout, Tensor
+from germline.layout import BlockKind, Layout, Tensor
 from germline.noise import Stream, noise, quarters, words
-from germline.operators import Block, Gaussian, Lowrank, Operator, Sparse
+from germline.operators import Block, Gaussian, Grow, Lowrank, Operator, Renew, Sparse
 
 
 def birth(seed: jax.Array, layout: Layout) -> jax.Array:
@@ -36,9 +37,16 @@ def mutate(
     match operator:
         case Gaussian():
             return _moved(theta, seed, scales)
+        case Block("head") | Renew("head"):
+            return _in_head(theta, seed, scales, operator, layout)
+        case Grow():
+            return _grown(theta, seed, scales, layout)
         case Block():
-            inside = _in_block(seed, operator, layout)
+            inside = _in_block(seed, operator.kind, layout)
             return jnp.where(inside, _moved(theta, seed, scales), theta)
+        case Renew():
+            inside = _in_block(seed, operator.kind, layout)
+            return jnp.where(inside, _drawn(seed, scales, 0, layout.size), theta)
         case Sparse():
             x0, _ = words(seed, Stream.MASK, 0, layout.size)
             chosen = x0 <= jnp.uint32(operator.threshold - 1)
@@ -47,21 +55,66 @@ def mutate(
             return _lowrank(theta, seed, scales, operator.rank, layout)
 
 
-def _moved(theta: jax.Array, seed: jax.Array, scales: jax.Array, start: int = 0) -> jax.Array:
+def _moved(
+    theta: jax.Array, seed: jax.Array, scales: jax.Array, start: int | jax.Array = 0
+) -> jax.Array:
     """θ + σ·z from index `start` on. σ has 8 significant bits and z at most 5: 13 hold σ·z."""
     return theta + scales[0] * noise(seed, Stream.WEIGHTS, start, theta.shape[-1])
 
 
-def _in_block(seed: jax.Array, operator: Block, layout: Layout) -> jax.Array:
+def _drawn(seed: jax.Array, scales: jax.Array, start: int | jax.Array, length: int) -> jax.Array:
+    """σ·z from index `start` on, exact as in `_moved`; a product of zero is +0.0 for any σ."""
+    z = noise(seed, Stream.WEIGHTS, start, length)
+    return jnp.where(z == 0, jnp.float32(0), scales[0] * z)
+
+
+def _in_block(seed: jax.Array, kind: BlockKind, layout: Layout) -> jax.Array:
     """Mark the weights of the chosen block [params]; inside it σ·z is exact as in `gaussian`."""
-    blocks = jnp.asarray(layout.blocks(operator.kind))
-    x0, _ = words(seed, Stream.BLOCK, 0, 1)
-    ranges = blocks[_high_product(x0[0], blocks.shape[0])]
+    blocks = jnp.asarray(layout.blocks(kind))
+    ranges = blocks[_lot(seed, blocks.shape[0])]
     index = jax.lax.iota(jnp.uint32, layout.size)
     inside = jnp.zeros(layout.size, bool)
     for start, stop in ranges:
         inside |= (start <= index) & (index < stop)
     return inside
+
+
+def _in_head(
+    theta: jax.Array,
+    seed: jax.Array,
+    scales: jax.Array,
+    operator: Operator,
+    layout: Layout,
+    head: jax.Array | None = None,
+) -> jax.Array:
+    """Move a head or draw it anew, the one that is given or else by lot.
+
+    All heads are of one size, so noise is drawn for one head alone, and not for all the weights.
+    """
+    blocks = layout.blocks("head")
+    head = _lot(seed, len(blocks)) if head is None else head
+    for number, (first, stop) in enumerate(blocks[0].tolist()):
+        start = jnp.asarray(blocks[:, number, 0].astype(np.int32))[head]
+        if isinstance(operator, Block):
+            old = jax.lax.dynamic_slice(theta, (start,), (stop - first,))
+            part = _moved(old, seed, scales, start)
+        else:
+            part = _drawn(seed, scales, start, stop - first)
+        theta = jax.lax.dynamic_update_slice(theta, part, (start,))
+    return theta
+
+
+def _grown(theta: jax.Array, seed: jax.Array, scales: jax.Array, layout: Layout) -> jax.Array:
+    """Draw the first empty head, or one by lot when none is empty."""
+    empty = layout.empty_heads(theta)
+    head = jnp.where(empty.any(), empty.argmax().astype(jnp.uint32), _lot(seed, len(empty)))
+    return _in_head(theta, seed, scales, Renew("head"), layout, head)
+
+
+def _lot(seed: jax.Array, count: int) -> jax.Array:
+    """The number of the block that a gene chooses, as uint32."""
+    x0, _ = words(seed, Stream.BLOCK, 0, 1)
+    return _high_product(x0[0], count)
 
 
 def _high_product(word: jax.Array, count: int) -> jax.Array:

@@ -30,6 +30,7 @@ class Stream(IntEnum):
     MASK = 2
     LEFT = 3
     RIGHT = 4
+    POINTS = 5
 
 
 def threefry(key0: Words, key1: Words, index: Words) -> tuple[Words, Words]:

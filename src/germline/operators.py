@@ -1,20 +1,24 @@
 """The mutation operators by name. Pure data: `mutation.py` says what each does to the weights.
 
-A gene spells its operator canonically: `gaussian`, `block:layer`, `sparse:0.01`, `lowrank:4`.
+A gene spells its operator canonically: `gaussian`, `block:layer`, `renew:head`, `grow`,
+`sparse:0.01`, `lowrank:4`.
 """
 
 import math
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import get_args
+from typing import cast, get_args
 
 from germline import bfloat16
 from germline.errors import InputError
 from germline.layout import MAX_WEIGHTS, BlockKind, Layout
 
 MAX_RANK = 64
-SPELLINGS = "gaussian, block:layer|row|head, sparse:P (0 < P <= 1), lowrank:R (1 to 64)"
+SPELLINGS = (
+    "gaussian, block:layer|row|head, renew:layer|row|head, grow, sparse:P (0 < P <= 1), "
+    "lowrank:R (1 to 64)"
+)
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,24 @@ class Block:
 
     def __str__(self) -> str:
         return f"block:{self.kind}"
+
+
+@dataclass(frozen=True)
+class Renew:
+    """One layer, row or head is drawn anew, the others stay; so sizes do not grow with age."""
+
+    kind: BlockKind
+
+    def __str__(self) -> str:
+        return f"renew:{self.kind}"
+
+
+@dataclass(frozen=True)
+class Grow:
+    """The first head that is empty, all zeros, is drawn; when none is left, any one anew."""
+
+    def __str__(self) -> str:
+        return "grow"
 
 
 @dataclass(frozen=True)
@@ -60,7 +82,10 @@ class Lowrank:
         return f"lowrank:{self.rank}"
 
 
-Operator = Gaussian | Block | Sparse | Lowrank
+Operator = Gaussian | Block | Renew | Grow | Sparse | Lowrank
+
+
+_BLOCKS: dict[str, type[Block | Renew]] = {"block": Block, "renew": Renew}
 
 
 @lru_cache(maxsize=256)
@@ -71,9 +96,10 @@ def parse(text: str) -> Operator:
     name, _, argument = text.partition(":")
     if text == "gaussian":
         return Gaussian()
-    for kind in get_args(BlockKind):
-        if text == f"block:{kind}":
-            return Block(kind)
+    if text == "grow":
+        return Grow()
+    if name in _BLOCKS and argument in get_args(BlockKind):
+        return _BLOCKS[name](cast(BlockKind, argument))
     if name == "sparse" and re.fullmatch(r"[0-9]*\.?[0-9]+(e-?[0-9]{1,3})?", argument):
         share = float(argument)
         if share <= 1 and Sparse(share).threshold >= 1:
@@ -86,8 +112,9 @@ def parse(text: str) -> Operator:
 @lru_cache(maxsize=256)
 def check(operator: Operator, layout: Layout) -> None:
     """Refuse an operator that has no meaning for a network, or no room."""
-    if operator == Block("head") and not any(t.heads for t in layout.tensors):
-        raise InputError("operator: block:head needs a network with heads; this one has none")
+    headed = operator in (Block("head"), Renew("head"), Grow())
+    if headed and not any(t.heads for t in layout.tensors):
+        raise InputError(f"operator: {operator} needs a network with heads; this one has none")
     if isinstance(operator, Lowrank):
         matrices = [t.matrices for t in layout.tensors if t.matrices is not None]
         for side in (1, 2):

@@ -12,7 +12,7 @@ from germline.blobs import Blobs
 from germline.genome import Birth, Foreign, Gene, Genome
 from germline.layout import Layout
 from germline.noise import Stream, reference_noise, reference_words
-from germline.operators import Block, Gaussian, Lowrank, Sparse
+from germline.operators import Block, Gaussian, Grow, Lowrank, Renew, Sparse
 
 Weights = NDArray[np.float32]
 
@@ -52,10 +52,15 @@ def mutate(theta: Weights, gene: Gene, layout: Layout) -> Weights:
     match operator:
         case Gaussian():
             child += sigma * z
-        case Block():
-            blocks = layout.blocks(operator.kind)
+        case Block() | Renew() | Grow():
+            blocks = layout.blocks("head" if isinstance(operator, Grow) else operator.kind)
             word = int(reference_words(gene.seed, Stream.BLOCK, 0, 1)[0][0])
-            for start, stop in blocks[(word * len(blocks)) >> 32]:
+            chosen_block = (word * len(blocks)) >> 32
+            if isinstance(operator, Grow) and (empty := layout.empty_heads(theta)).any():
+                chosen_block = int(empty.argmax())
+            for start, stop in blocks[chosen_block]:
+                if not isinstance(operator, Block):
+                    child[start:stop] = 0
                 child[start:stop] += sigma * z[start:stop]
         case Sparse():
             word0, _ = reference_words(gene.seed, Stream.MASK, 0, layout.size)

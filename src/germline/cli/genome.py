@@ -79,7 +79,8 @@ def mutate(
     file: File,
     sigma: Annotated[float, typer.Option(help="The size of the mutation.")] = 0.002,
     operator: Annotated[
-        str, typer.Option(help="gaussian, block:layer|row|head, sparse:P or lowrank:R.")
+        str,
+        typer.Option(help="Such as gaussian, block:layer, renew:head, grow, sparse:P, lowrank:R."),
     ] = "gaussian",
     seed: Seed = None,
     out: Out = None,

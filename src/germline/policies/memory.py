@@ -1,10 +1,14 @@
 """A memory that answers with the most similar thing it holds."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
+import jax.numpy as jnp
 import msgspec
+import numpy as np
 
 from germline.layout import Layout, Tensor, layer
+from germline.policies.floats import dot
+from germline.policies.heads import Born, silenced
 from germline.policies.mlp import Width
 from germline.policies.protocols import Array, Carry, Head, Layers, ObservationNormaliser
 from germline.policies.steps import Shifts, Steps, stepped
@@ -13,13 +17,17 @@ from germline.policies.steps import Shifts, Steps, stepped
 class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Heads that each hold a vector and an answer; the head most similar to what is seen answers.
 
-    Similarity is the inner product with the head's vector, plus the head's bias. A `block:head`
-    mutation changes one memory and leaves the others as they are.
+    Similarity is the inner product with the head's vector, plus the head's bias; or the `cosine`,
+    to which the length of a vector is nothing. A `block:head` mutation changes one memory and
+    leaves the others as they are. A memory that is `born` empty knows nothing, and gains a head by
+    every `grow` mutation.
     """
 
     heads: Annotated[int, msgspec.Meta(ge=1, le=2**20)] = 128
     inputs: Width = 64
     outputs: Width = 10
+    similarity: Literal["cosine"] | None = None
+    born: Born = None
     head: Head = None
     normalise: ObservationNormaliser = None
     steps: Steps = None
@@ -32,16 +40,27 @@ class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def layout(self) -> Layout:
         """Give the heads' vectors and biases, then their answers: a score for every class."""
+        gain = 0.0 if self.born == "empty" else 1.0
         # Answers are born as large as vectors, so that a mutation changes both at one pace.
-        answers = Tensor("answer/value", (self.heads, self.outputs), self.inputs, heads=True)
-        vectors = layer("vector", (self.inputs, 1), heads=self.heads)
+        answers = Tensor("answer/value", (self.heads, self.outputs), self.inputs, gain, heads=True)
+        vectors = layer("vector", (self.inputs, 1), gain, heads=self.heads)
+        if self.similarity == "cosine":
+            shape = (self.heads, self.inputs)
+            vectors = (Tensor("vector/value", shape, self.inputs, gain, heads=True),)
         return stepped(Layout((*vectors, answers)), self)
 
     def forward(self, net: Layers, obs: Array, carry: Carry) -> tuple[Array, Carry]:
         """Observation [inputs] to the answer [outputs] of one head."""
-        similarity = net.linear("vector", net.observe(obs))[:, 0]
-        answer = net.values("answer/value")[similarity.argmax()]
-        return net.output("answer", answer, self.head), carry
+        x, answers = net.observe(obs), net.values("answer/value")
+        if self.similarity == "cosine":
+            vectors = net.values("vector/value")
+            lengths = jnp.sqrt((vectors * vectors).sum(1))
+            similarity = dot(x, vectors.T) / jnp.maximum(lengths, np.finfo(np.float32).tiny)
+        else:
+            similarity = net.linear("vector", x)[:, 0]
+        if self.born == "empty":
+            similarity = silenced(similarity, (answers == 0).all(1))
+        return net.output("answer", answers[similarity.argmax()], self.head), carry
 
     def initial_carry(self) -> Carry:
         """Nothing is remembered within an episode; the memories are weights."""

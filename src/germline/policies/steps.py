@@ -124,7 +124,7 @@ def scales(layout: Layout, spec: ExactNetwork) -> dict[str, Scale]:
                 f"{name}: exact arithmetic needs one for each of the {len(layers)} layers, "
                 f"got {found}"
             )
-    for setting in ("activation", "normalise"):
+    for setting in ("activation", "normalise", "similarity"):
         if getattr(spec, setting, None):
             raise InputError(f"{setting}: has no exact arithmetic; use it without steps and shifts")
     assert spec.steps is not None

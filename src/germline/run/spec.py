@@ -251,6 +251,8 @@ def resolve(spec: Spec, *, trust: bool = False) -> Resolved:
             raise InputError(
                 "arithmetic: exact needs observations in whole numbers, such as pixels"
             )
+        if getattr(task, "graded", False):
+            raise InputError("task.fitness: exact arithmetic has no cross-entropy; take another")
         if getattr(policy, "normalise", None) is not None:
             raise InputError("policy.normalise: has no exact arithmetic; leave one of them out")
         if getattr(policy, "steps", None) is None:

@@ -10,10 +10,12 @@ from germline.tasks.atari import Atari
 from germline.tasks.bandit import Bandit
 from germline.tasks.behaviours import register as behaviour
 from germline.tasks.conformance import check
+from germline.tasks.datasets import register as dataset
 from germline.tasks.film import Shot, film
 from germline.tasks.functional import Functional
 from germline.tasks.gym import Gym
 from germline.tasks.maze import Maze
+from germline.tasks.memorize import Memorize
 from germline.tasks.players import Players
 from germline.tasks.protocols import Episode, Outcome, Task
 from germline.tasks.registry import make, names, reference, register
@@ -25,6 +27,7 @@ register("bandit")(Bandit)
 register("functional")(Functional)
 register("gym")(Gym)
 register("maze")(Maze)
+register("memorize")(Memorize)
 register("saccade")(Saccade)
 
 __all__ = [  # noqa: RUF022 - in the order of use
@@ -35,6 +38,7 @@ __all__ = [  # noqa: RUF022 - in the order of use
     "Outcome",
     "register",
     "behaviour",
+    "dataset",
     "names",
     "make",
     "reference",

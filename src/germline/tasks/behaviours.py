@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import jax
 
 MOST = 4096  # numbers
-OWN = ("observation", "position", "ram")  # what tasks call theirs
+OWN = ("known", "observation", "position", "ram")  # what tasks call theirs
 
 Title = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 Behaviour = Callable[..., Any]

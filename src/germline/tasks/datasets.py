@@ -1,0 +1,94 @@
+"""Points with labels to be learned by heart: noise, or arrays of yours that are known by name.
+
+@tasks.dataset("digits")
+def digits():
+    return inputs, labels        # [points, ...] and whole numbers from 0 [points]
+"""
+
+from collections.abc import Callable
+from typing import Annotated, Any, NamedTuple, TypeVar
+
+import msgspec
+import numpy as np
+
+from germline import draws
+from germline.draws import Purpose
+from germline.errors import InputError, shorten
+from germline.genome import Name, check_type
+from germline.noise import Stream, reference_noise
+from germline.settings import nearest
+
+MOST_NUMBERS = 2**28  # of all points together
+MOST_CLASSES = 4096
+
+Title = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+Make = Callable[[], tuple[Any, Any]]
+M = TypeVar("M", bound=Make)
+
+_registry: dict[str, Make] = {}
+
+
+class Points(NamedTuple):
+    """Inputs [points, ...] of float32 or uint8, and their labels [points] of int32."""
+
+    inputs: np.ndarray
+    labels: np.ndarray
+
+
+def register(name: str) -> Callable[[M], M]:
+    """Make a function that gives (inputs, labels) known under a name, as a decorator."""
+    check_type("dataset name", name, Name)
+
+    def keep(make: M) -> M:
+        known = _registry.setdefault(name, make)
+        if _origin(known) != _origin(make):
+            raise ValueError(f"dataset {name!r} is registered already, as {_origin(known)}")
+        _registry[name] = make
+        return make
+
+    return keep
+
+
+def home(name: str | None) -> str | None:
+    """Give the module that registered a dataset; None if there is no such dataset."""
+    return None if name not in _registry else _registry[name].__module__
+
+
+def noise(seed: int, count: int, shape: tuple[int, ...], classes: int, dtype: str) -> Points:
+    """Points of Gaussian noise with random labels, the same on every machine.
+
+    As float32 they have mean 0 and variance 1; as uint8, mean 128 and standard deviation 32.
+    """
+    size = count * int(np.prod(shape, dtype=np.int64))
+    z = reference_noise(seed, Stream.POINTS, 0, size).reshape(count, *shape)
+    if dtype == "uint8":
+        z = np.clip(128 + 32 * z, 0, 255).astype(np.uint8)
+    lots = draws.draw(seed, Purpose.LABEL, 0, np.arange(count))
+    return Points(z, draws.below(classes, lots).astype(np.int32))
+
+
+def find(name: str) -> Points:
+    """Give the arrays of a registered function; refused if they are no points with labels."""
+    if name not in _registry:
+        raise InputError(f"data: {name!r} is not registered; {nearest(name, sorted(_registry))}")
+    try:
+        inputs, labels = (np.asarray(part) for part in _registry[name]())
+    except Exception as error:
+        raise InputError(f"data: {name}: {shorten(f'{type(error).__name__}: {error}')}") from None
+    if inputs.ndim < 2 or labels.shape != inputs.shape[:1] or not len(labels):
+        shapes = f"{list(inputs.shape)} and {list(labels.shape)}"
+        raise InputError(f"data: {name}: expected [points, ...] and [points], got {shapes}")
+    if inputs.size > MOST_NUMBERS:
+        raise InputError(f"data: {name}: {inputs.size:,} numbers, {MOST_NUMBERS:,} are allowed")
+    if inputs.dtype != np.uint8:
+        inputs = inputs.astype(np.float32)
+        if not np.isfinite(inputs).all():
+            raise InputError(f"data: {name}: some inputs are not finite")
+    whole = np.issubdtype(labels.dtype, np.integer)
+    if not whole or labels.min() < 0 or labels.max() >= MOST_CLASSES:
+        raise InputError(f"data: {name}: labels are whole numbers from 0 to {MOST_CLASSES - 1}")
+    return Points(inputs, labels.astype(np.int32))
+
+
+def _origin(make: Make) -> str:
+    return f"{make.__module__}.{getattr(make, '__qualname__', make)}"
