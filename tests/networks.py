@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from germline import mutation, policies
 from germline.noise import Stream, reference_words
@@ -43,6 +44,15 @@ NETWORKS = {
 }
 EXACT = [n for n in NETWORKS if n.split()[0] not in ("gru", "conv-lstm")]
 EXACT = [n for n in EXACT if not n.endswith(("tanh", "normalised", "cosine"))]
+
+
+# Each takes long to compile, and has a sibling in the table that takes less.
+LARGE = ("dqn", "dqn continuous", "dqn normalised", "conv-lstm", "conv-lstm normalised")
+
+
+def patient(names, large=LARGE):
+    """Names of examples to try, the large ones only where there is patience."""
+    return [pytest.param(n, marks=[pytest.mark.slow] * (n in large)) for n in names]
 
 
 def spec_of(name, *, exact=False):

@@ -1,3 +1,4 @@
+import itertools
 import json
 from pathlib import Path
 
@@ -29,8 +30,15 @@ from samples import (
 LINEAGES = json.loads((Path(__file__).parent / "golden" / "noise.json").read_text())["lineages"]
 
 
-@pytest.mark.parametrize("golden", LINEAGES, ids=lambda g: f"{g['params']}x{len(g['gene_seeds'])}")
-@pytest.mark.parametrize("engine", ["numpy", "jax"])
+def cases():
+    """Every golden lineage by both engines; NumPy alone takes long for millions of weights."""
+    for engine, golden in itertools.product(["numpy", "jax"], LINEAGES):
+        patient = engine == "numpy" and golden["params"] > 10**6
+        name = f"{engine}-{golden['params']}x{len(golden['gene_seeds'])}"
+        yield pytest.param(golden, engine, id=name, marks=[pytest.mark.slow] * patient)
+
+
+@pytest.mark.parametrize(("golden", "engine"), [*cases()])
 def test_golden_lineages(golden, engine):
     layout = Layout((Tensor("w", (golden["params"],), gain=golden["birth_scale_everywhere"]),))
     lineage = tuple(Gene(seed, golden["sigma"]) for seed in golden["gene_seeds"])

@@ -30,6 +30,7 @@ class Purpose(IntEnum):
     REFERENCE = 2**16 + 9
     ARCHIVE = 2**16 + 10
     LABEL = 2**16 + 11
+    BATCH = 2**16 + 12
 
 
 def draw(

@@ -41,6 +41,9 @@ TASKS = {
     "bandit": ("bandit", {}),
     "bandit by its regret": ("bandit", {"arms": 10, "fitness": "regret", "slots": 5}),
     "saccade": ("saccade", {}),
+    "memorize": ("memorize", {"points": 70, "shape": [5]}),
+    "memorize until an error": ("memorize", {"classes": 2, "fitness": "first-error"}),
+    "memorize bytes": ("memorize", {"shape": [7], "dtype": "int8", "fitness": "incorrect"}),
     "function": ("positive", {}),
     "traced function": ("near", {}),
 }

@@ -19,7 +19,7 @@ from germline.errors import InputError
 from germline.policies import integers_reference
 from germline.policies.integers import BLOCK
 from germline.policies.steps import LARGEST, scales
-from networks import EXACT, observations, play, play_many, random_weights, spec_of
+from networks import EXACT, observations, patient, play, play_many, random_weights, spec_of
 
 GOLDEN = json.loads((Path(__file__).parent.parent / "golden" / "logits.json").read_text())
 BLOCKS = ("float32", "bfloat16", "int8", "whole")
@@ -52,7 +52,9 @@ def many_individuals(name):
 
 
 @pytest.mark.parametrize("blocks", BLOCKS)
-@pytest.mark.parametrize("name", ["dqn", "dqn valid", "mlp wide", "memory", "ensemble continuous"])
+@pytest.mark.parametrize(
+    "name", patient(["dqn", "dqn valid", "mlp wide", "memory", "ensemble continuous"])
+)
 def test_any_batch_gives_the_same(name, blocks):
     spec, theta, seen, wanted = one_individual(name)
     policy = policies.build(spec, theta, "exact", blocks=blocks)
@@ -63,7 +65,10 @@ def test_any_batch_gives_the_same(name, blocks):
 
 
 @pytest.mark.parametrize("blocks", BLOCKS)
-@pytest.mark.parametrize("name", ["dqn", "dqn valid", "mlp wide", "memory", "ensemble"])
+@pytest.mark.parametrize(
+    "name",
+    patient(["dqn", "dqn valid", "conv", "mlp wide", "memory", "ensemble"], ("dqn", "dqn valid")),
+)
 def test_many_individuals_at_once_give_the_same(name, blocks):
     spec, thetas, seen, wanted = many_individuals(name)
     made = jax.jit(jax.vmap(lambda theta: policies.build(spec, theta, "exact", blocks=blocks)))

@@ -247,7 +247,7 @@ def resolve(spec: Spec, *, trust: bool = False) -> Resolved:
     algorithm = algorithms.make(*_named(spec.algorithm))
     policy = fitting.fit(*_named(spec.policy), space)
     if spec.arithmetic == "exact":
-        if space is not None and space.dtype != "uint8":
+        if space is not None and space.dtype not in ("uint8", "int8"):
             raise InputError(
                 "arithmetic: exact needs observations in whole numbers, such as pixels"
             )

@@ -29,7 +29,7 @@ _registry: dict[str, Make] = {}
 
 
 class Points(NamedTuple):
-    """Inputs [points, ...] of float32 or uint8, and their labels [points] of int32."""
+    """Inputs [points, ...] of float32, uint8 or int8, and their labels [points] of int32."""
 
     inputs: np.ndarray
     labels: np.ndarray
@@ -57,12 +57,12 @@ def home(name: str | None) -> str | None:
 def noise(seed: int, count: int, shape: tuple[int, ...], classes: int, dtype: str) -> Points:
     """Points of Gaussian noise with random labels, the same on every machine.
 
-    As float32 they have mean 0 and variance 1; as uint8, mean 128 and standard deviation 32.
+    They have mean 0 and standard deviation 1, and as int8, which policies take as 1/128, 32.
     """
     size = count * int(np.prod(shape, dtype=np.int64))
     z = reference_noise(seed, Stream.POINTS, 0, size).reshape(count, *shape)
-    if dtype == "uint8":
-        z = np.clip(128 + 32 * z, 0, 255).astype(np.uint8)
+    if dtype == "int8":
+        z = np.clip(32 * z, -127, 127).astype(np.int8)
     lots = draws.draw(seed, Purpose.LABEL, 0, np.arange(count))
     return Points(z, draws.below(classes, lots).astype(np.int32))
 
@@ -80,7 +80,7 @@ def find(name: str) -> Points:
         raise InputError(f"data: {name}: expected [points, ...] and [points], got {shapes}")
     if inputs.size > MOST_NUMBERS:
         raise InputError(f"data: {name}: {inputs.size:,} numbers, {MOST_NUMBERS:,} are allowed")
-    if inputs.dtype != np.uint8:
+    if inputs.dtype not in (np.uint8, np.int8):
         inputs = inputs.astype(np.float32)
         if not np.isfinite(inputs).all():
             raise InputError(f"data: {name}: some inputs are not finite")

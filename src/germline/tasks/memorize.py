@@ -47,7 +47,7 @@ class Memorize(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     points: Count | None = None
     shape: Shape | None = None
     classes: Annotated[int, msgspec.Meta(ge=2, le=datasets.MOST_CLASSES)] | None = None
-    dtype: Literal["float32", "uint8"] | None = None
+    dtype: Literal["float32", "int8"] | None = None
     seed: Uint32 = 1
     data: datasets.Title | None = None
     fitness: Fitness = "cross-entropy"
@@ -94,10 +94,10 @@ class Memorize(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         width = 1 << (len(cases) - 1).bit_length()
         queue = np.zeros((2, width), np.int32)
         queue[:, : len(cases)] = np.array(list(cases)).T
-        shape = _shape(players, total, self.fitness == "first-error")
-        inputs, labels = _padded(shown, shape.block)
+        form = _form(players, total, self.fitness == "first-error")
+        inputs, labels = _padded(shown, form.block)
         recipe = players.recipe(1 << (len(players) - 1).bit_length())
-        found = _answers(shape, players.build, recipe, inputs, labels, queue, len(cases))
+        found = _answers(form, players.build, recipe, inputs, labels, queue, len(cases))
         loss, right = (np.asarray(part) for part in found)
         return self._outcomes(
             [rows[e.player, min(e.cap or total, total)] for e in episodes],
@@ -179,7 +179,7 @@ class Form(NamedTuple):
     first: bool
 
 
-def _shape(players: Players, total: int, first: bool) -> Form:
+def _form(players: Players, total: int, first: bool) -> Form:
     if sizes.accelerated():
         block = min(256, 1 << (total - 1).bit_length())
         return Form(64, block, first)
