@@ -43,8 +43,8 @@ def test_a_run_from_spec_to_fork(germline, tmp_path):
     out = ok(germline("train", "spec.toml", "--trust")).splitlines()
     assert out[0] == "runs/small: small · positive · ga · seed 7"
     assert [line.split()[:2] for line in out[1:-1]] == [["generation", str(g)] for g in range(3)]
-    watch = "Watch the champion with: germline play runs/small --trust"
-    assert out[-1] == f"runs/small: finished by generations 3 of 3. {watch}"
+    score = "See what the champion scores with: germline eval runs/small --trust"
+    assert out[-1] == f"runs/small: finished by generations 3 of 3. {score}"
     expected = run(tmp_path / "three", small())
     assert ok(germline("digest", "runs/small")) == f"{expected}\n"
 

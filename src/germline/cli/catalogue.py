@@ -88,7 +88,7 @@ def _near(name: str, ids: list[str]) -> str:
 
 def _own() -> list[dict[str, Any]]:
     """Tasks that are environments themselves."""
-    names = ("bandit", "maze", "saccade")
+    names = ("bandit", "maze", "memorize", "saccade")
     return [
         {"id": name, "task": name, "suite": None, "origin": "germline", "needs": None}
         for name in names

@@ -103,7 +103,8 @@ def train(
         boarded = board_of(folder, resolved, tensorboard, film_every, trust, caught)
         loop.create(folder, resolved)
         shown = display.choose(folder, resolved.spec, json=json, plain=plain, quiet=quiet)
-        _end(evolve(folder, resolved, shown, trust, caught, boarded), folder, shown, trust, caught)
+        ending = evolve(folder, resolved, shown, trust, caught, boarded)
+        _end(ending, folder, resolved, shown, trust, caught)
 
 
 def resume(
@@ -145,7 +146,8 @@ def resume(
         resolved = api.go_on(run, changes, trust=trust)
         boarded = board_of(run, resolved, tensorboard, film_every, trust, caught)
         shown = display.choose(run, resolved.spec, json=json, plain=plain, quiet=quiet)
-        _end(evolve(run, resolved, shown, trust, caught, boarded), run, shown, trust, caught)
+        ending = evolve(run, resolved, shown, trust, caught, boarded)
+        _end(ending, run, resolved, shown, trust, caught)
 
 
 def fork(
@@ -238,12 +240,19 @@ def evolve(
 
 
 def _end(
-    ending: "Ending", folder: Path, shown: display.Display, trust: bool, caught: list[int]
+    ending: "Ending",
+    folder: Path,
+    resolved: "Resolved",
+    shown: display.Display,
+    trust: bool,
+    caught: list[int],
 ) -> None:
     """Say how it ended, and what can be done next."""
     run = f"{shlex.quote(str(folder))}{_trusted(trust)}"
     if ending.reason is not None:
         advice = f"Watch the champion with: germline play {run}"
+        if not _filmable(resolved):
+            advice = f"See what the champion scores with: germline eval {run}"
         if not ending.totals.generations:
             advice = (
                 "That is before the end of the first generation; go on with: germline resume "
@@ -253,6 +262,15 @@ def _end(
         return
     shown.end(ending, f"Go on with: germline resume {run}")
     raise typer.Exit(128 + caught[0])
+
+
+def _filmable(resolved: "Resolved") -> bool:
+    """Whether there is anything to be watched."""
+    from germline import tasks
+    from germline.tasks.film import Filmable
+
+    task = resolved.problem.task
+    return isinstance(tasks.make(task.name, task.settings), Filmable)
 
 
 def _warn(text: str) -> None:

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import msgspec
 import numpy as np
 import optax
+from msgspec.structs import replace
 
 from germline import draws, mutation
 from germline.draws import Purpose
@@ -55,7 +55,7 @@ def descend(
     A step sees all points, or a `batch` of them: an epoch shows each at most once, in an order
     drawn by counter. Every so many steps are reported, the first, before any, and the last too.
     """
-    task = msgspec.structs.replace(task, part="training", behaviour=None)
+    task = replace(task, part="training", behaviour=None)
     training = memorize.points(task)
     total = len(training.labels)
     _check(task, spec, total, seed, steps, rate, batch, every)
@@ -70,20 +70,25 @@ def descend(
             return optax.apply_updates(theta, moves), state
 
     seen = jax.jit(measure)
-    parts = [training]
-    if task.validation:
-        parts.append(memorize.points(msgspec.structs.replace(task, part="validation")))
+    held = replace(task, part="validation") if task.validation else None
+
+    def look(number: int, theta: jax.Array) -> Step:
+        loss, errors = seen(theta, training)
+        found = Step(number, float(loss), int(errors))
+        if held is None:
+            return found
+        loss, errors = seen(theta, memorize.points(held))
+        return found._replace(validation_loss=float(loss), validation_errors=int(errors))
+
     theta = mutation.birth(jnp.uint32(seed), spec.layout())
     state = adam.init(theta)
-    found = []
-    for number in range(steps + 1):
+    curve = [look(0, theta)]
+    for number in range(1, steps + 1):
+        chosen = slice(None) if batch is None else _batch(seed, number - 1, total, batch)
+        theta, state = step(theta, state, Points(*(part[chosen] for part in training)))
         if number % every == 0 or number == steps:
-            measured = [seen(theta, part) for part in parts]
-            found.append(Step(number, *(v for m in measured for v in (float(m[0]), int(m[1])))))
-        if number < steps:
-            chosen = slice(None) if batch is None else _batch(seed, number, total, batch)
-            theta, state = step(theta, state, Points(*(part[chosen] for part in training)))
-    return found
+            curve.append(look(number, theta))
+    return curve
 
 
 def _measure(spec: PolicySpec) -> Measure:
