@@ -248,12 +248,12 @@ class TestEpisodes:
         assert np.abs(np.array(unmoved.behaviour) - START).max() < 1
 
     def test_a_film_shows_the_robot_on_its_way(self):
-        task = tasks.make("maze", {"limit": 30})
+        task = tasks.make("maze", {"limit": 10})
         shots = []
         outcome = tasks.film(
             task, team(task, 1, hidden=[8]), Episode(0, 0, None), shots.append, drawn=True
         )
-        assert len(shots) == 31
+        assert len(shots) == 11
         assert shots[-1].score == outcome.score
         assert all(shot.picture.dtype == np.uint8 for shot in shots)
         assert (shots[0].picture != shots[-1].picture).any()

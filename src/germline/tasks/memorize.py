@@ -23,6 +23,7 @@ from germline.tasks import behaviours, datasets, sizes
 from germline.tasks.datasets import Points
 from germline.tasks.players import Players
 from germline.tasks.protocols import CAPPED, TERMINATED, Episode, Outcome
+from germline.tasks.sizes import padded
 from germline.tasks.spaces import Space, discrete
 
 Fitness = Literal["cross-entropy", "incorrect", "first-error"]
@@ -91,13 +92,12 @@ class Memorize(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         # The seed of an episode changes nothing, so nobody plays twice.
         cases = {(e.player, min(e.cap or total, total)): e for e in episodes}
         rows = {case: row for row, case in enumerate(cases)}
-        width = 1 << (len(cases) - 1).bit_length()
-        queue = np.zeros((2, width), np.int32)
+        queue = np.zeros((2, padded(len(cases))), np.int32)
         queue[:, : len(cases)] = np.array(list(cases)).T
         form = _form(players, total, self.fitness == "first-error")
-        inputs, labels = _padded(shown, form.block)
-        recipe = players.recipe(1 << (len(players) - 1).bit_length())
-        found = _answers(form, players.build, recipe, inputs, labels, queue, len(cases))
+        inputs, labels = _filled(shown, form.block)
+        recipe, count = players.recipe(padded(len(players))), jnp.int32(len(cases))
+        found = _answers(form, players.build, recipe, inputs, labels, queue, count)
         loss, right = (np.asarray(part) for part in found)
         return self._outcomes(
             [rows[e.player, min(e.cap or total, total)] for e in episodes],
@@ -189,7 +189,7 @@ def _form(players: Players, total: int, first: bool) -> Form:
     return Form(8 if small else 1, block, first)
 
 
-def _padded(shown: Points, block: int) -> Points:
+def _filled(shown: Points, block: int) -> Points:
     """Points with zeros at the end, to a multiple of a block; label -1 is never right."""
     lacking = -len(shown.labels) % block
     widths = [(0, lacking)] + [(0, 0)] * (shown.inputs.ndim - 1)
