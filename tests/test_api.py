@@ -8,6 +8,7 @@ import pytest
 
 import germline
 from germline import InputError, api
+from networks import patient
 from runs import SMALL, run, small
 
 TESTS = Path(__file__).parent
@@ -149,7 +150,7 @@ def python(script, here, *, feed=None):
     )
 
 
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("part", patient(PARTS, {"task", "environment"}))
 def test_workers_know_what_the_script_registers(part, here):
     (here / "mine.py").write_text(
         f'{SCRIPT}\nif __name__ == "__main__":\n    main({PARTS[part]})\n'

@@ -76,6 +76,8 @@ def test_purposes_are_not_streams_of_the_noise_and_keep_their_numbers():
         ("SKIP", 8),
         ("REFERENCE", 9),
         ("ARCHIVE", 10),
+        ("LABEL", 11),
+        ("BATCH", 12),
     ]
 
 

@@ -146,6 +146,7 @@ main(sys.argv[2:])
 """
 
 
+@pytest.mark.slow
 def test_it_goes_on_where_a_signal_stopped_it(tmp_path):
     spec = write(tmp_path / "spec.toml", FROSTBITE | {"stop": {}})
     budget = ["reproduce", "frostbite", "--frames", "20000", "--out", "run", "--plain"]

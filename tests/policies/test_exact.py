@@ -23,6 +23,7 @@ from networks import EXACT, observations, patient, play, play_many, random_weigh
 
 GOLDEN = json.loads((Path(__file__).parent.parent / "golden" / "logits.json").read_text())
 BLOCKS = ("float32", "bfloat16", "int8", "whole")
+CONVOLUTIONS = ["conv", "dqn", "dqn valid"]
 SMALL = [name for name in EXACT if not name.startswith("dqn")]
 
 play_each = jax.jit(jax.vmap(play))
@@ -53,7 +54,7 @@ def many_individuals(name):
 
 @pytest.mark.parametrize("blocks", BLOCKS)
 @pytest.mark.parametrize(
-    "name", patient(["dqn", "dqn valid", "mlp wide", "memory", "ensemble continuous"])
+    "name", patient([*CONVOLUTIONS, "mlp wide", "memory", "ensemble continuous"], CONVOLUTIONS[1:])
 )
 def test_any_batch_gives_the_same(name, blocks):
     spec, theta, seen, wanted = one_individual(name)
@@ -66,8 +67,7 @@ def test_any_batch_gives_the_same(name, blocks):
 
 @pytest.mark.parametrize("blocks", BLOCKS)
 @pytest.mark.parametrize(
-    "name",
-    patient(["dqn", "dqn valid", "conv", "mlp wide", "memory", "ensemble"], ("dqn", "dqn valid")),
+    "name", patient([*CONVOLUTIONS, "mlp wide", "memory", "ensemble"], CONVOLUTIONS[1:])
 )
 def test_many_individuals_at_once_give_the_same(name, blocks):
     spec, thetas, seen, wanted = many_individuals(name)
@@ -216,7 +216,7 @@ def test_ties_go_to_the_lowest():
     assert play(policy, np.array([7, 7], np.uint8)).tolist() == [0, 0]
 
 
-@pytest.mark.parametrize("name", [n for n in EXACT if "continuous" not in n])
+@pytest.mark.parametrize("name", patient(n for n in EXACT if "continuous" not in n))
 def test_integers_follow_floats(name):
     """The two arithmetics are one network: what they say agrees up to the rounding of integers."""
     spec = spec_of(name, exact=True)

@@ -8,27 +8,29 @@ from pathlib import Path
 import pytest
 
 from germline import paper, policies, presets, tasks
+from networks import patient
 
 ROOT = Path(__file__).parent.parent.parent
-EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+EXAMPLES = {path.stem: path for path in sorted((ROOT / "examples").glob("*.py"))}
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("example", patient(EXAMPLES, {"train"}))
 def test_example(example, tmp_path):
-    result = subprocess.run(
-        [sys.executable, example], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, EXAMPLES[example]]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
     assert [path.name for path in tmp_path.iterdir()] in ([], ["runs"])
 
 
 def preset_cases():
-    """Every preset; those that differ from `frostbite` in the game alone take patience.
+    """Every preset; those with the network of the paper take patience.
 
-    So do those that compile large networks.
+    So do others that compile for long, or are another environment of the same kind.
     """
-    slow = set(paper.TABLE) - {"frostbite"} | {"humanoid-es", "image-maze", "pong-es"}
-    return [pytest.param(n, marks=[pytest.mark.slow] * (n in slow)) for n in presets.names()]
+    slow = set(paper.TABLE) | {"frostbite-es", "frostbite-rs"}
+    slow |= {"bandit", "humanoid-es", "image-maze", "pendulum", "pong-es", "saccade"}
+    slow |= {"acrobot", "mountain-car-continuous", "swimmer"}
+    return patient(presets.names(), slow)
 
 
 @pytest.mark.parametrize("preset", preset_cases())

@@ -18,6 +18,7 @@ from germline import Birth, Decoder, Gene, Genome, policies, tasks
 from germline.tasks import Episode, crew, fitting
 from germline.tasks.arena import Arena
 from germline.tasks.seats import Bout
+from networks import patient
 
 ASTEROIDS = {"game": "asteroids", "size": [20, 16], "stack": 3, "limit": 40}
 CONV = {"filters": [2], "kernels": [4], "strides": [4], "hidden": [4]}
@@ -140,7 +141,9 @@ def note(turn, ended, failed=None, lost=None):
             into[number] = what
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", patient(CASES, {"binary actions", "scalar actions", "whole actions"})
+)
 def test_everyone_does_as_if_alone(name):
     ground = Playground(*CASES[name])
     with ground.arena() as arena:

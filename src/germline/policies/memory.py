@@ -2,13 +2,10 @@
 
 from typing import Annotated, Literal
 
-import jax.numpy as jnp
 import msgspec
-import numpy as np
 
 from germline.layout import Layout, Tensor, layer
-from germline.policies.floats import dot
-from germline.policies.heads import Born, silenced
+from germline.policies.heads import Born, cosine, silenced
 from germline.policies.mlp import Width
 from germline.policies.protocols import Array, Carry, Head, Layers, ObservationNormaliser
 from germline.policies.steps import Shifts, Steps, stepped
@@ -53,9 +50,7 @@ class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Observation [inputs] to the answer [outputs] of one head."""
         x, answers = net.observe(obs), net.values("answer/value")
         if self.similarity == "cosine":
-            vectors = net.values("vector/value")
-            lengths = jnp.sqrt((vectors * vectors).sum(1))
-            similarity = dot(x, vectors.T) / jnp.maximum(lengths, np.finfo(np.float32).tiny)
+            similarity = cosine(x, net.values("vector/value"))
         else:
             similarity = net.linear("vector", x)[:, 0]
         if self.born == "empty":
