@@ -87,24 +87,22 @@ class Memorize(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         """Show all points to everyone, in one call of a compiled program."""
         if self.graded and players.exact:
             raise InputError("fitness: exact arithmetic has no cross-entropy")
-        shown = points(self)
-        total = len(shown.labels)
+        total = len(points(self).labels)
         # The seed of an episode changes nothing, so nobody plays twice.
-        cases = {(e.player, min(e.cap or total, total)): e for e in episodes}
-        rows = {case: row for row, case in enumerate(cases)}
+        cases: dict[tuple[int, int], int] = {}
+        limits = (min(e.cap or total, total) for e in episodes)
+        rows = [
+            cases.setdefault((e.player, n), len(cases))
+            for e, n in zip(episodes, limits, strict=True)
+        ]
         queue = np.zeros((2, padded(len(cases))), np.int32)
         queue[:, : len(cases)] = np.array(list(cases)).T
         form = _form(players, total, self.fitness == "first-error")
-        inputs, labels = _filled(shown, form.block)
         recipe, count = players.recipe(padded(len(players))), jnp.int32(len(cases))
-        found = _answers(form, players.build, recipe, inputs, labels, queue, count)
-        loss, right = (np.asarray(part) for part in found)
-        return self._outcomes(
-            [rows[e.player, min(e.cap or total, total)] for e in episodes],
-            np.array([limit for _, limit in cases]),
-            loss.astype(np.float64),
-            right[: len(cases), :total],
-        )
+        found = _answers(form, players.build, recipe, *_on_device(self, form.block), queue, count)
+        loss, right = (np.asarray(part)[: len(cases)] for part in found)
+        shown = queue[1, : len(cases)]
+        return self._outcomes(rows, shown, loss.astype(np.float64), right[:, :total])
 
     def close(self) -> None:
         """Nothing was opened."""
@@ -116,7 +114,7 @@ class Memorize(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         total = right.shape[1]
         steps, ended = limits, limits == total
         if self.fitness == "cross-entropy":
-            scores = -loss[: len(limits)] / limits
+            scores = -loss / limits
         elif self.fitness == "incorrect":
             scores = (right.sum(1) - limits).astype(np.float64)
         else:
@@ -182,19 +180,24 @@ class Form(NamedTuple):
 def _form(players: Players, total: int, first: bool) -> Form:
     if sizes.accelerated():
         block = min(256, 1 << (total - 1).bit_length())
-        return Form(64, block, first)
+        # Weights, noise and products; what layers make of a point is some times as large as it is.
+        point = math.prod(getattr(players.spec, "observation", (1,)))
+        room = sizes.share_of_memory() // (8 * players.decoder.layout.size + 64 * block * point)
+        return Form(min(64, sizes.power_within(room)), block, first)
     block = min(16 if first else 64, 1 << (total - 1).bit_length())
     # A core is kept busy by one network and all points, unless the network is very small.
     small = 4 * players.decoder.layout.size <= sizes.CACHE // 16
     return Form(8 if small else 1, block, first)
 
 
-def _filled(shown: Points, block: int) -> Points:
-    """Points with zeros at the end, to a multiple of a block; label -1 is never right."""
-    lacking = -len(shown.labels) % block
-    widths = [(0, lacking)] + [(0, 0)] * (shown.inputs.ndim - 1)
-    labels = np.pad(shown.labels, (0, lacking), constant_values=-1)
-    return Points(np.pad(shown.inputs, widths), labels)
+@lru_cache(maxsize=2)
+def _on_device(task: Memorize, block: int) -> tuple[jax.Array, jax.Array]:
+    """Points that are shown, filled with zeros to a multiple of a block; no answer is label -1."""
+    inputs, labels = points(task)
+    lacking = -len(labels) % block
+    widths = [(0, lacking)] + [(0, 0)] * (inputs.ndim - 1)
+    labels = np.pad(labels, (0, lacking), constant_values=-1)
+    return jnp.asarray(np.pad(inputs, widths)), jnp.asarray(labels)
 
 
 Build = Callable[[jax.Array], Policy]
@@ -206,16 +209,16 @@ def _answers(
     form: Form,
     build: Build,
     recipe: Recipe,
-    inputs: Array,
-    labels: Array,
+    inputs: jax.Array,
+    labels: jax.Array,
     queue: Array,
-    count: Array,
+    count: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
     """The added losses [width] and which answers were right [width, points].
 
     The queue [2, width] has players and how many points each is shown; the first `count` answer.
     """
-    inputs, labels, queue = map(jnp.asarray, (inputs, labels, queue))
+    queue = jnp.asarray(queue)
     width, total = queue.shape[1], len(labels)
 
     def one(player: jax.Array, limit: jax.Array) -> tuple[jax.Array, jax.Array]:
