@@ -38,7 +38,8 @@ def mutate(
         case Gaussian():
             return _moved(theta, seed, scales)
         case Block("head") | Renew("head"):
-            return _in_head(theta, seed, scales, operator, layout)
+            head = _lot(seed, len(layout.blocks("head")))
+            return _in_head(theta, seed, scales, layout, head, anew=isinstance(operator, Renew))
         case Grow():
             return _grown(theta, seed, scales, layout)
         case Block():
@@ -83,23 +84,23 @@ def _in_head(
     theta: jax.Array,
     seed: jax.Array,
     scales: jax.Array,
-    operator: Operator,
     layout: Layout,
-    head: jax.Array | None = None,
+    head: jax.Array,
+    *,
+    anew: bool,
 ) -> jax.Array:
-    """Move a head or draw it anew, the one that is given or else by lot.
+    """Move a head or draw it anew.
 
     All heads are of one size, so noise is drawn for one head alone, and not for all the weights.
     """
     blocks = layout.blocks("head")
-    head = _lot(seed, len(blocks)) if head is None else head
     for number, (first, stop) in enumerate(blocks[0].tolist()):
         start = jnp.asarray(blocks[:, number, 0].astype(np.int32))[head]
-        if isinstance(operator, Block):
+        if anew:
+            part = _drawn(seed, scales, start, stop - first)
+        else:
             old = jax.lax.dynamic_slice(theta, (start,), (stop - first,))
             part = _moved(old, seed, scales, start)
-        else:
-            part = _drawn(seed, scales, start, stop - first)
         theta = jax.lax.dynamic_update_slice(theta, part, (start,))
     return theta
 
@@ -108,7 +109,7 @@ def _grown(theta: jax.Array, seed: jax.Array, scales: jax.Array, layout: Layout)
     """Draw the first empty head, or one by lot when none is empty."""
     empty = layout.empty_heads(theta)
     head = jnp.where(empty.any(), empty.argmax().astype(jnp.uint32), _lot(seed, len(empty)))
-    return _in_head(theta, seed, scales, Renew("head"), layout, head)
+    return _in_head(theta, seed, scales, layout, head, anew=True)
 
 
 def _lot(seed: jax.Array, count: int) -> jax.Array:

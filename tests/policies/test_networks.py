@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from jax.test_util import check_grads
 
 from germline import Birth, Decoder, Gene, Genome, mutation, policies
-from germline.operators import Block, Gaussian
+from germline.operators import Block, Gaussian, Grow
 from germline.policies.padding import window
 from germline.policies.patches import patches
 from networks import (
@@ -275,6 +275,37 @@ class TestHeads:
         np.testing.assert_allclose(
             play(policies.build(spec, theta), obs), wanted, rtol=1e-4, atol=1e-5
         )
+
+    def test_to_a_cosine_length_is_nothing(self):
+        spec = policies.make(
+            "memory", {"heads": 2, "inputs": 2, "outputs": 1, "similarity": "cosine"}
+        )
+        tensors = {
+            "vector/value": np.array([[100, 0], [0, 0.01]], np.float32),
+            "answer/value": np.array([[1], [2]], np.float32),
+        }
+        policy = policies.build(spec, spec.layout().flatten(tensors))
+        assert play(policy, np.array([2, 3], np.float32)).tolist() == [2]
+        assert play(policy, np.array([3, 2], np.float32)).tolist() == [1]
+
+    @pytest.mark.parametrize("arithmetic", ["float32", "bfloat16", "exact"])
+    @pytest.mark.parametrize("name", ["memory empty", "ensemble empty"])
+    def test_empty_heads_have_no_say(self, name, arithmetic):
+        """The only head that is filled answers alone, even where it is the least similar."""
+        spec = spec_of(name, exact=arithmetic == "exact")
+        layout = spec.layout()
+        seen = observations(spec, 30, np.int8)
+        grown = jnp.zeros(layout.size)
+        assert (play_many(policies.build(spec, grown, arithmetic), seen) == 0).all()
+        scales = jnp.full(2, 0.125, jnp.float32)
+        first = mutation.mutate(grown, jnp.uint32(5), scales, Grow(), layout)
+        assert layout.empty_heads(np.asarray(first)).tolist()[:2] == [False, True]
+        alone = play_many(policies.build(spec, first, arithmetic), seen)
+        # As if every head were a copy of it.
+        copied = {k: jnp.broadcast_to(t[:1], t.shape) for k, t in layout.unflatten(first).items()}
+        theta = jnp.concatenate([part.reshape(-1) for part in copied.values()])
+        assert (alone == play_many(policies.build(spec, theta, arithmetic), seen)).all()
+        assert (alone != 0).any()
 
     @pytest.mark.parametrize("name", ["memory", "ensemble"])
     def test_a_block_mutation_changes_one_of_them(self, name):

@@ -34,9 +34,17 @@ BROKEN = {
     "shares": (np.zeros((2, 2)), [0.5, 1.0]),
     "negative": (np.zeros((2, 2)), [-1, 0]),
     "three-things": (1, 2, 3),
+    "words": (np.array([["a"], ["b"]]), [0, 1]),
+    "endless": (np.array([[1e300], [1.0]]), [0, 1]),
+    "many": (np.zeros((5000, 1)), np.arange(5000) % 2),
 }
 for _name, _arrays in BROKEN.items():
     tasks.dataset(_name)(lambda arrays=_arrays: arrays)
+
+
+@tasks.dataset("quits")
+def quits():
+    raise SystemExit(3)
 
 
 def made(**settings):
@@ -167,7 +175,7 @@ def test_settings_that_make_no_sense_are_refused(settings, words):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"data": "corner"}, "data: 'corner' is not registered; did you mean corners"),
+        ({"data": "corner"}, "data: corner is not registered; did you mean corners"),
         ({"data": "corners", "points": 5}, "points: 5 are wanted, corners has 4"),
         ({"data": "pictures", "classes": 3}, "classes: 3, but pictures has a label 3"),
         ({"data": "no-points"}, r"expected \[points, ...\] and \[points\], got \[0, 2\]"),
@@ -184,12 +192,60 @@ def test_arrays_that_are_no_points_are_refused(settings, words):
         made(**settings).space()
 
 
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"points": 5000, "behaviour": "known"}, "behaviour: known is for at most 4,096 points"),
+        ({"data": "many", "behaviour": "known"}, "behaviour: known is for at most 4,096 points"),
+        ({"data": "words"}, "data: words: inputs are numbers, not <U1"),
+        ({"data": "endless"}, "some inputs are not finite"),
+        ({"data": "quits"}, "data: quits: SystemExit: 3"),
+    ],
+)
+def test_more_that_is_refused(settings, words):
+    with pytest.raises(InputError, match=words):
+        made(**settings).space()
+
+
+def test_what_is_shown_counts_for_behaviours():
+    held = {"validation": 5000, "behaviour": "known"}
+    assert made(points=10, **held).space().outputs == 10
+    with pytest.raises(InputError, match="known is for at most"):
+        made(points=10, part="validation", **held).space()
+
+
+def test_a_dataset_that_is_made_anew_is_shown_anew():
+    def again(labels):
+        def made_again():
+            return np.arange(8).reshape(4, 2), labels
+
+        return tasks.dataset("made-again")(made_again)
+
+    again([0, 1, 1, 0])
+    task = made(data="made-again", fitness="incorrect")
+    players = team(task)
+    before = task.play(players, [Episode(n, 0, None) for n in range(5)])
+    again([1, 0, 0, 1])
+    assert memorize.points(task).labels.tolist() == [1, 0, 0, 1]
+    after = task.play(players, [Episode(n, 0, None) for n in range(5)])
+    assert [a.score + b.score for a, b in zip(before, after, strict=True)] == [-4] * 5
+    with pytest.raises(ValueError, match="read-only"):
+        memorize.points(task).labels[0] = 1
+
+
+def test_nothing_is_normalised_by_what_is_not_counted():
+    given = first_error()
+    given["policy"] = {"name": "mlp", "normalise": "observations"}
+    with pytest.raises(InputError, match="memorize does not add up what is observed"):
+        specs.resolve(specs.parse(given))
+
+
 def test_a_dataset_has_one_home():
     with pytest.raises(ValueError, match=r"registered already, as .*corners"):
         tasks.dataset("corners")(pictures)
     assert tasks.dataset("corners")(corners) is corners
     assert datasets.home("corners") == corners.__module__
-    assert datasets.home("nobody") is datasets.home(None) is None
+    assert datasets.home("nobody") is datasets.home(None) is datasets.home(["corners"]) is None
 
 
 def first_error(**fields):
@@ -235,3 +291,12 @@ def test_exact_arithmetic_has_no_cross_entropy():
     given["task"] |= {"fitness": "incorrect", "dtype": "float32"}
     with pytest.raises(InputError, match="exact needs observations in whole numbers"):
         specs.resolve(specs.parse(given))
+    given = first_error(arithmetic="exact")
+    given["policy"]["similarity"] = "cosine"
+    with pytest.raises(InputError, match=r"policy.similarity: has no exact arithmetic"):
+        specs.resolve(specs.parse(given))
+
+
+def test_exact_steps_fit_what_is_drawn_anew():
+    grown = specs.resolve(specs.parse(first_error(arithmetic="exact"))).problem.policy
+    assert grown.settings["steps"] == [-7, -7]

@@ -73,7 +73,7 @@ def show(
     screen.print(_standings("The best, by the mean of all their episodes", best))
     screen.print(_lineage(lineage))
     champion = shlex.quote(f"{run}:{reports[-1].champion[:8]}")
-    say(f"Watch one with: germline play {champion}")
+    say(f"Watch one with: germline play {champion}, or score it with: germline eval {champion}")
 
 
 def runs(

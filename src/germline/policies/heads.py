@@ -1,4 +1,8 @@
-"""Heads that hold vectors, and heads that are empty, and then have no say."""
+"""Heads that hold vectors, and heads that are empty, and then have no say.
+
+What counts as empty is what a network sees of it: a memory whose answer is all zeros, a member of
+an ensemble whose outputs, its importance too, are all zero for what is observed.
+"""
 
 from typing import Literal
 

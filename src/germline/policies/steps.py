@@ -150,7 +150,7 @@ def _choose(layout: Layout, sigma: float, genes: int) -> tuple[tuple[int, ...], 
     drift = genes * sigma**2
     for _, group in _layers(layout):
         weight = group[0]
-        variance = weight.birth_scale**2 + drift
+        variance = weight.birth_scale**2 + drift or sigma**2  # what is born empty grows later
         step = _power_above(CLIPPED_BEYOND * math.sqrt(variance) / (LARGEST + 0.5))
         inputs, shift = _inputs(group), 0
         if inputs:

@@ -253,14 +253,22 @@ def resolve(spec: Spec, *, trust: bool = False) -> Resolved:
             )
         if getattr(task, "graded", False):
             raise InputError("task.fitness: exact arithmetic has no cross-entropy; take another")
-        if getattr(policy, "normalise", None) is not None:
-            raise InputError("policy.normalise: has no exact arithmetic; leave one of them out")
+        for setting in ("normalise", "similarity"):
+            if getattr(policy, setting, None) is not None:
+                raise InputError(
+                    f"policy.{setting}: has no exact arithmetic; leave one of them out"
+                )
         if getattr(policy, "steps", None) is None:
             sigma = getattr(algorithm, "sigma", 0.002)
             largest = sigma if isinstance(sigma, float) else max(sigma.start, sigma.end)
-            policy = policies.exact(policy, sigma=largest, genes=spec.lineage)
+            # What is drawn anew does not grow with age.
+            anew = getattr(algorithm, "operator", "").startswith(("renew", "grow"))
+            policy = policies.exact(policy, sigma=largest, genes=1 if anew else spec.lineage)
     if getattr(policy, "normalise", None) == "virtual":
         sample.check(task)
+    if getattr(policy, "normalise", None) == "observations" and not getattr(task, "counts", True):
+        name = spec.task["name"]
+        raise InputError(f"policy.normalise: {name} does not add up what is observed; leave it out")
     reference = policies.reference(spec.policy["name"], policy)
     if hasattr(algorithm, "operator"):
         operators.check(operators.parse(algorithm.operator), policy.layout())

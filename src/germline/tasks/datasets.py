@@ -6,6 +6,7 @@ def digits():
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
@@ -44,16 +45,23 @@ def register(name: str) -> Callable[[M], M]:
         if _origin(known) != _origin(make):
             raise ValueError(f"dataset {name!r} is registered already, as {_origin(known)}")
         _registry[name] = make
+        find.cache_clear()
         return make
 
     return keep
 
 
-def home(name: str | None) -> str | None:
+def maker(name: object) -> Make | None:
+    """Give the function that was registered under a name; None if there is none."""
+    return _registry.get(name) if isinstance(name, str) else None
+
+
+def home(name: object) -> str | None:
     """Give the module that registered a dataset; None if there is no such dataset."""
-    return None if name not in _registry else _registry[name].__module__
+    return None if (make := maker(name)) is None else make.__module__
 
 
+@lru_cache(maxsize=4)
 def noise(seed: int, count: int, shape: tuple[int, ...], classes: int, dtype: str) -> Points:
     """Points of Gaussian noise with random labels, the same on every machine.
 
@@ -64,30 +72,42 @@ def noise(seed: int, count: int, shape: tuple[int, ...], classes: int, dtype: st
     if dtype == "int8":
         z = np.clip(32 * z, -127, 127).astype(np.int8)
     lots = draws.draw(seed, Purpose.LABEL, 0, np.arange(count))
-    return Points(z, draws.below(classes, lots).astype(np.int32))
+    return _kept(z, draws.below(classes, lots).astype(np.int32))
 
 
+@lru_cache(maxsize=4)
 def find(name: str) -> Points:
     """Give the arrays of a registered function; refused if they are no points with labels."""
+    about = f"task memorize: data: {name}"
     if name not in _registry:
-        raise InputError(f"data: {name!r} is not registered; {nearest(name, sorted(_registry))}")
+        hint = nearest(name, sorted(_registry)) if _registry else "name its module in imports"
+        raise InputError(f"{about} is not registered; {hint}")
     try:
         inputs, labels = (np.asarray(part) for part in _registry[name]())
-    except Exception as error:
-        raise InputError(f"data: {name}: {shorten(f'{type(error).__name__}: {error}')}") from None
-    if inputs.ndim < 2 or labels.shape != inputs.shape[:1] or not len(labels):
+    except (Exception, SystemExit) as error:
+        raise InputError(f"{about}: {shorten(f'{type(error).__name__}: {error}')}") from None
+    if inputs.ndim < 2 or labels.shape != inputs.shape[:1] or not inputs.size:
         shapes = f"{list(inputs.shape)} and {list(labels.shape)}"
-        raise InputError(f"data: {name}: expected [points, ...] and [points], got {shapes}")
+        raise InputError(f"{about}: expected [points, ...] and [points], got {shapes}")
     if inputs.size > MOST_NUMBERS:
-        raise InputError(f"data: {name}: {inputs.size:,} numbers, {MOST_NUMBERS:,} are allowed")
+        raise InputError(f"{about}: {inputs.size:,} numbers, {MOST_NUMBERS:,} are allowed")
+    if inputs.dtype.kind not in "biuf":
+        raise InputError(f"{about}: inputs are numbers, not {inputs.dtype}")
     if inputs.dtype not in (np.uint8, np.int8):
-        inputs = inputs.astype(np.float32)
+        with np.errstate(over="ignore"):
+            inputs = inputs.astype(np.float32)
         if not np.isfinite(inputs).all():
-            raise InputError(f"data: {name}: some inputs are not finite")
+            raise InputError(f"{about}: some inputs are not finite")
     whole = np.issubdtype(labels.dtype, np.integer)
     if not whole or labels.min() < 0 or labels.max() >= MOST_CLASSES:
-        raise InputError(f"data: {name}: labels are whole numbers from 0 to {MOST_CLASSES - 1}")
-    return Points(inputs, labels.astype(np.int32))
+        raise InputError(f"{about}: labels are whole numbers from 0 to {MOST_CLASSES - 1}")
+    return _kept(inputs.copy(), labels.astype(np.int32))
+
+
+def _kept(inputs: np.ndarray, labels: np.ndarray) -> Points:
+    """Arrays that nobody changes, since they are handed out again."""
+    inputs.flags.writeable = labels.flags.writeable = False
+    return Points(inputs, labels)
 
 
 def _origin(make: Make) -> str:

@@ -28,6 +28,7 @@ class Function(msgspec.Struct, frozen=True):
     """A function of (policy, seed) in Python, called for one player after another."""
 
     together: ClassVar[bool] = False
+    counts: ClassVar[bool] = False
     score: ClassVar[Score]
 
     def space(self) -> Space | None:
@@ -51,6 +52,7 @@ class Traced(msgspec.Struct, frozen=True):
     """A function of (policy, seed) in JAX, for a whole population at once."""
 
     together: ClassVar[bool] = True
+    counts: ClassVar[bool] = False
     score: ClassVar[Score]
 
     def space(self) -> Space | None:

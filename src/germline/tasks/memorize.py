@@ -44,6 +44,7 @@ class Memorize(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """
 
     together: ClassVar[bool] = True
+    counts: ClassVar[bool] = False
 
     points: Count | None = None
     shape: Shape | None = None
@@ -79,30 +80,41 @@ class Memorize(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def space(self) -> Space:
         """Points as they are; the answer is a class."""
-        inputs, labels = every(self)
-        classes = self.classes or max(2, int(labels.max()) + 1)
+        if self.behaviour is not None and self.total > behaviours.MOST:
+            raise InputError(f"behaviour: known is for at most {behaviours.MOST:,} points")
+        if self.data is None:
+            _, shape, classes, dtype = _drawn(self)
+            return discrete(shape, dtype, classes)
+        inputs = every(self).inputs
+        classes = self.classes or max(2, int(datasets.find(self.data).labels.max()) + 1)
         return discrete(inputs.shape[1:], str(inputs.dtype), classes)
+
+    @property
+    def total(self) -> int:
+        """How many points are shown."""
+        if self.part == "validation":
+            return self.validation
+        return self.points or len(every(self).labels) - self.validation
 
     def play(self, players: Players, episodes: Sequence[Episode]) -> list[Outcome]:
         """Show all points to everyone, in one call of a compiled program."""
         if self.graded and players.exact:
             raise InputError("fitness: exact arithmetic has no cross-entropy")
-        total = len(points(self).labels)
+        total = self.total
         # The seed of an episode changes nothing, so nobody plays twice.
         cases: dict[tuple[int, int], int] = {}
-        limits = (min(e.cap or total, total) for e in episodes)
         rows = [
-            cases.setdefault((e.player, n), len(cases))
-            for e, n in zip(episodes, limits, strict=True)
+            cases.setdefault((e.player, min(e.cap or total, total)), len(cases)) for e in episodes
         ]
         queue = np.zeros((2, padded(len(cases))), np.int32)
         queue[:, : len(cases)] = np.array(list(cases)).T
         form = _form(players, total, self.fitness == "first-error")
         recipe, count = players.recipe(padded(len(players))), jnp.int32(len(cases))
-        found = _answers(form, players.build, recipe, *_on_device(self, form.block), queue, count)
+        shown = _on_device(self, form.block, datasets.maker(self.data))
+        found = _answers(form, players.build, recipe, *shown, queue, count)
         loss, right = (np.asarray(part)[: len(cases)] for part in found)
-        shown = queue[1, : len(cases)]
-        return self._outcomes(rows, shown, loss.astype(np.float64), right[:, :total])
+        limits = queue[1, : len(cases)]
+        return self._outcomes(rows, limits, loss.astype(np.float64), right[:, :total])
 
     def close(self) -> None:
         """Nothing was opened."""
@@ -140,7 +152,6 @@ def _drawn(task: Memorize) -> tuple[int, tuple[int, ...], int, str]:
     return count + task.validation, shape, classes, dtype
 
 
-@lru_cache(maxsize=8)
 def every(task: Memorize) -> Points:
     """All points, those held out at the end."""
     if task.data is None:
@@ -155,11 +166,8 @@ def every(task: Memorize) -> Points:
     return Points(inputs[:count], labels[:count])
 
 
-@lru_cache(maxsize=8)
 def points(task: Memorize) -> Points:
     """Those points that are shown."""
-    if task.behaviour is not None and (task.points or 0) > behaviours.MOST:
-        raise InputError(f"behaviour: known is for at most {behaviours.MOST:,} points")
     inputs, labels = every(task)
     split = len(labels) - task.validation
     shown = slice(split) if task.part == "training" else slice(split, None)
@@ -191,8 +199,13 @@ def _form(players: Players, total: int, first: bool) -> Form:
 
 
 @lru_cache(maxsize=2)
-def _on_device(task: Memorize, block: int) -> tuple[jax.Array, jax.Array]:
-    """Points that are shown, filled with zeros to a multiple of a block; no answer is label -1."""
+def _on_device(
+    task: Memorize, block: int, maker: datasets.Make | None
+) -> tuple[jax.Array, jax.Array]:
+    """Points that are shown, filled with zeros to a multiple of a block; no answer is label -1.
+
+    Whose function made them is only to know when there is another.
+    """
     inputs, labels = points(task)
     lacking = -len(labels) % block
     widths = [(0, lacking)] + [(0, 0)] * (inputs.ndim - 1)
@@ -201,7 +214,8 @@ def _on_device(task: Memorize, block: int) -> tuple[jax.Array, jax.Array]:
 
 
 Build = Callable[[jax.Array], Policy]
-_State = tuple[jax.Array, jax.Array, jax.Array]  # the next point, the loss, what was right
+# The next point, the loss, what was right, and whether to go on.
+_State = tuple[jax.Array, jax.Array, jax.Array, jax.Array]
 
 
 @eqx.filter_jit
@@ -228,14 +242,11 @@ def _answers(
             return policy(obs, policy.initial_carry())[0]
 
         def going(state: _State) -> jax.Array:
-            start, _, right = state
-            go_on = start < limit
-            if form.first:
-                go_on &= right.sum(dtype=jnp.int32) == start  # none was wrong so far
-            return go_on
+            start, _, _, clean = state
+            return (start < limit) & clean
 
         def block(state: _State) -> _State:
-            start, loss, right = state
+            start, loss, right, clean = state
             seen, wanted = (
                 jax.lax.dynamic_slice_in_dim(part, start, form.block) for part in (inputs, labels)
             )
@@ -246,10 +257,11 @@ def _answers(
             own = jnp.take_along_axis(scores, jnp.maximum(wanted, 0)[:, None], 1)[:, 0]
             loss -= jnp.where(shown, own, 0).sum()
             right = jax.lax.dynamic_update_slice_in_dim(right, hits, start, 0)
-            return start + form.block, loss, right
+            clean &= hits.all() if form.first else True
+            return start + form.block, loss, right, clean
 
-        nothing: _State = (jnp.int32(0), jnp.float32(0), jnp.zeros(total, bool))
-        _, loss, right = jax.lax.while_loop(going, block, nothing)
+        nothing: _State = (jnp.int32(0), jnp.float32(0), jnp.zeros(total, bool), jnp.bool_(True))
+        _, loss, right, _ = jax.lax.while_loop(going, block, nothing)
         return loss, right
 
     def some(number: jax.Array, results: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
