@@ -16,7 +16,7 @@ from runs import run
 FITNESS = ("cross-entropy", "incorrect", "first-error")
 
 
-@tasks.dataset("corners")
+@tasks.dataset("four-corners")
 def corners():
     return np.array([[0, 0], [0, 1], [1, 0], [1, 1]]), [0, 1, 1, 0]
 
@@ -142,7 +142,7 @@ def test_points_held_out_are_others_and_change_nothing():
 
 
 def test_arrays_of_ones_own():
-    task = made(data="corners", fitness="incorrect")
+    task = made(data="four-corners", fitness="incorrect")
     assert task.space() == made(points=4, shape=[2], classes=2).space()
     assert memorize.points(task).labels.tolist() == [0, 1, 1, 0]
     tasks.check(task)
@@ -163,8 +163,8 @@ def test_arrays_of_ones_own():
         ({"classes": 1}, "classes"),
         ({"points": 2**20, "shape": [2**20]}, r"points: 1,099,511,627,776 numbers"),
         ({"fitness": "loss"}, "fitness"),
-        ({"data": "corners", "shape": [2]}, "shape: is that of the data"),
-        ({"data": "corners", "dtype": "int8"}, "dtype: is that of the data"),
+        ({"data": "four-corners", "shape": [2]}, "shape: is that of the data"),
+        ({"data": "four-corners", "dtype": "int8"}, "dtype: is that of the data"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(settings, words):
@@ -175,8 +175,8 @@ def test_settings_that_make_no_sense_are_refused(settings, words):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"data": "corner"}, "data: corner is not registered; did you mean corners"),
-        ({"data": "corners", "points": 5}, "points: 5 are wanted, corners has 4"),
+        ({"data": "four-corner"}, "data: four-corner is not registered; did you mean four-corners"),
+        ({"data": "four-corners", "points": 5}, "points: 5 are wanted, four-corners has 4"),
         ({"data": "pictures", "classes": 3}, "classes: 3, but pictures has a label 3"),
         ({"data": "no-points"}, r"expected \[points, ...\] and \[points\], got \[0, 2\]"),
         ({"data": "flat"}, "expected"),
@@ -242,9 +242,9 @@ def test_nothing_is_normalised_by_what_is_not_counted():
 
 def test_a_dataset_has_one_home():
     with pytest.raises(ValueError, match=r"registered already, as .*corners"):
-        tasks.dataset("corners")(pictures)
-    assert tasks.dataset("corners")(corners) is corners
-    assert datasets.home("corners") == corners.__module__
+        tasks.dataset("four-corners")(pictures)
+    assert tasks.dataset("four-corners")(corners) is corners
+    assert datasets.home("four-corners") == corners.__module__
     assert datasets.home("nobody") is datasets.home(None) is datasets.home(["corners"]) is None
 
 
