@@ -201,6 +201,8 @@ def test_a_module_that_trains_when_imported_is_refused(tmp_path):
 def test_a_signal_before_anything_is_imported_is_quiet():
     program = (
         "import signal, sys, builtins\nimport germline.__main__ as program\n"
+        # Jobs that a shell started in the background would not hear it.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "real = builtins.__import__\n"
         "def late(name, *rest):\n"
         "    if name == 'germline.cli': signal.raise_signal(signal.SIGINT)\n"
