@@ -33,7 +33,8 @@ class Task(Protocol):
     """The settings of a task: a frozen msgspec struct that can play.
 
     The outcome of an episode depends on the player, the seed and the cap alone: not on what was
-    played before, nor on who plays beside it.
+    played before, nor on who plays beside it. A task that never adds observations up says so by
+    `counts = False`, and policies that normalise by them are refused.
     """
 
     together: ClassVar[bool]
