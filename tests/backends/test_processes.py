@@ -2,6 +2,9 @@
 
 import os
 import signal
+import socket
+import subprocess
+from multiprocessing.connection import Connection
 
 import msgspec
 import pytest
@@ -79,6 +82,21 @@ def ready(backend):
 
     until(looked, "the worker is ready")
     return backend._workers[0]
+
+
+def test_one_that_ends_is_not_sent_anything_more():
+    """Its socket is closed after the last write: a file opened then may have the same number."""
+    mine, theirs = socket.socketpair()  # which is still open: a child of the worker may have it
+    with theirs:
+        process = subprocess.Popen(["sleep", "1000"])
+        worker = Worker("w", process, Connection(mine.detach()))
+        worker.start()
+        worker.frames.put((b"b", bytes(1 << 24)))
+        theirs.recv(1, socket.MSG_PEEK)  # it is being sent, and nobody takes it
+        assert worker.end() == -signal.SIGKILL
+    assert worker.pipe.closed
+    assert not worker._sender.is_alive()
+    assert worker.end() == -signal.SIGKILL
 
 
 def test_one_that_died_with_others_is_tried_alone(unhurried):

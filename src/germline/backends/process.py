@@ -1,8 +1,12 @@
 """One worker process, from the side of its master: what it was sent, and what it still owes."""
 
+import os
+import socket
 import subprocess
+import threading
 from collections import deque
 from collections.abc import Set
+from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
@@ -27,6 +31,7 @@ class Worker:
     ignored: int = 0  # of its batches nobody wants to hear
     batches: deque[tuple[Key, ...]] = field(default_factory=deque)
     done: int = 0
+    _sender: threading.Thread | None = None
 
     @property
     def held(self) -> set[Key]:
@@ -60,8 +65,25 @@ class Worker:
         self.frames.put((b"c", encode(sorted(keys))))
         self.leave(keys)
 
-    def send(self) -> None:
-        """Send what is put into `frames`, in a thread: a frozen worker must not hold the master."""
+    def start(self) -> None:
+        """Send it what is put into `frames`, in a thread: if frozen it must not hold the master."""
+        self._sender = threading.Thread(target=self._send, daemon=True)
+        self._sender.start()
+
+    def end(self) -> int:
+        """Kill it, and give the code it ended with."""
+        self.process.kill()
+        code = self.process.wait()
+        self.frames.put(None)
+        # Not closed under the thread that sends: the number of its file may be another's by then.
+        with suppress(OSError), socket.socket(fileno=os.dup(self.pipe.fileno())) as line:
+            line.shutdown(socket.SHUT_RDWR)  # or it waits for whoever else has the other end
+        if self._sender is not None:
+            self._sender.join()
+        self.pipe.close()
+        return code
+
+    def _send(self) -> None:
         while (frame := self.frames.get()) is not None:
             try:
                 for part in frame:

@@ -6,7 +6,6 @@ A worker that dies is replaced, and what it held is reported as lost.
 import os
 import socket
 import sys
-import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -144,7 +143,7 @@ class Processes:
             self._feed()
             yield from answers
             if self._leaving and not (worker.accelerated and worker.batches):
-                self._end(worker)
+                worker.end()
                 self._workers.remove(worker)
         for worker in self._workers:
             if worker.asked is not None and time.monotonic() > worker.asked + FROZEN:
@@ -167,7 +166,7 @@ class Processes:
                 if len(worker.batches) >= worker.ignored:
                     yield Lost(keys, "handed back", blamed=False)
             if not worker.batches:
-                self._end(worker)
+                worker.end()
                 self._workers.remove(worker)
 
     def cancel(self, keys: Iterable[Key]) -> None:
@@ -213,7 +212,7 @@ class Processes:
         for worker in self._workers:
             worker.process.kill()
         for worker in self._workers:
-            self._end(worker)
+            worker.end()
         self._workers.clear()
         self._waiting.clear()
 
@@ -247,7 +246,7 @@ class Processes:
         environment = {**compiled.settings(), **without_secrets(), **own, WORKER: "1"}
         process, pipe = child.start("germline.backends.worker", environment)
         worker = Worker(name, process, pipe, accelerated=self.accelerated)
-        threading.Thread(target=worker.send, daemon=True).start()
+        worker.start()
         path = tuple(sys.path) if self.trust else ()
         hands = self.cores if self.accelerated else 0
         hello = Hello(self._problem, name, self.trust, path, hands, self.lanes)
@@ -258,7 +257,7 @@ class Processes:
 
     def _replace(self, worker: Worker) -> Iterator[Event]:
         """A worker has died: another takes its place, and its requests are reported."""
-        code = self._end(worker)
+        code = worker.end()
         self._deaths = 0 if worker.ready else self._deaths + 1
         if self._deaths >= HOPELESS * self.count:
             without = "; --device cpu does without the accelerator"
@@ -277,14 +276,6 @@ class Processes:
             if place >= worker.ignored:
                 reason = f"worker {worker.name} ended with code {code}"
                 yield Lost(keys, reason, blamed=place == 0 and at_fault)
-
-    def _end(self, worker: Worker) -> int:
-        """Kill a worker and give the code it ended with."""
-        worker.process.kill()
-        code = worker.process.wait()
-        worker.frames.put(None)
-        worker.pipe.close()
-        return code
 
     def _feed(self) -> None:
         """Send waiting batches to workers that hold few, not to one that a batch avoids."""
