@@ -127,6 +127,15 @@ class Room(gymnasium.Env):
         return np.zeros(2, np.float32), float(action), self.left == 0, False, {}
 
 gymnasium.register("Room-v0", entry_point=Room)
+
+@tasks.dataset("corners")
+def corners():
+    return np.eye(4, dtype=np.float32), np.arange(4) % 2
+
+@tasks.behaviour("upright")
+def upright(environment, observation, info):
+    return [float(observation[2])]
+
 GA = {"name": "ga", "population": 4, "parents": 2, "candidates": 0}
 
 def main(**parts):
@@ -140,6 +149,10 @@ PARTS = {
     "policy": 'task={"name": "gym", "id": "CartPole-v1"}, '
     'policy={"name": "plain", "inputs": 4, "outputs": 2}',
     "environment": 'task={"name": "gym", "id": "Room-v0"}',
+    "dataset": 'task={"name": "memorize", "data": "corners"}, '
+    'policy={"name": "mlp", "hidden": [3]}',
+    "behaviour": 'task={"name": "gym", "id": "CartPole-v1", "behaviour": "upright"}, '
+    'policy={"name": "mlp", "hidden": [3]}',
 }
 
 
@@ -150,7 +163,7 @@ def python(script, here, *, feed=None):
     )
 
 
-@pytest.mark.parametrize("part", patient(PARTS, {"task", "environment"}))
+@pytest.mark.parametrize("part", patient(PARTS, PARTS.keys() - {"policy"}))
 def test_workers_know_what_the_script_registers(part, here):
     (here / "mine.py").write_text(
         f'{SCRIPT}\nif __name__ == "__main__":\n    main({PARTS[part]})\n'

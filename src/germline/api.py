@@ -185,6 +185,7 @@ def _registered_here(spec: Spec) -> Any:  # noqa: ANN401 - a module, or None
     places = [
         tasks.registry.home(spec.task["name"]),
         tasks.datasets.home(spec.task.get("data")),
+        tasks.behaviours.home(spec.task.get("behaviour")),
         policies.registry.home(spec.policy["name"]),
         getattr(entry and entry.entry_point, "__module__", None),
     ]

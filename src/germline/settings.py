@@ -1,7 +1,7 @@
 """Settings that people write, turned into structs; errors name the field, the value and a fix."""
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import msgspec
@@ -26,6 +26,20 @@ def lookup(word: str, name: str, registry: Mapping[str, T]) -> T:
         hint = nearest(name, sorted(registry))
         raise InputError(f"{word}: {name[:64]!r} is not registered; {hint}")
     return registry[name]
+
+
+def keep(word: str, name: str, function: Callable[..., Any], registry: dict[str, Any]) -> None:
+    """Register a function under a name; the same again, by a module imported twice, replaces it."""
+    known, given = (_origin(one) for one in (registry.get(name, function), function))
+    if known != given:
+        raise ValueError(f"{word} {name!r} is registered already, as {known}")
+    registry[name] = function
+
+
+def home(name: object, registry: Mapping[str, Any]) -> str | None:
+    """Give the module that registered a function; None if nothing has this name."""
+    function = registry.get(name) if isinstance(name, str) else None
+    return None if function is None else str(function.__module__)
 
 
 def fields(kind: type) -> list[str]:
@@ -54,6 +68,10 @@ def convert(values: Mapping[str, Any], kind: type[T], at: str = "") -> T:
             if "invalid enum value" in message:
                 message += f"; {nearest(str(values[field]), _choices(kind, field))}"
         raise InputError(shorten(f"{at}{message}")) from None
+
+
+def _origin(function: Callable[..., Any]) -> str:
+    return f"{function.__module__}.{getattr(function, '__qualname__', function)}"
 
 
 def _choices(kind: type, field: str) -> list[str]:

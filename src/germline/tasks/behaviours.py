@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 
+from germline import settings as written
 from germline.errors import InputError
 from germline.genome import Name, check_type
-from germline.settings import nearest
 
 if TYPE_CHECKING:
     import jax
@@ -40,20 +40,22 @@ def register(name: str) -> Callable[[B], B]:
         raise ValueError(f"behaviour {name!r}: tasks have one of this name themselves")
 
     def keep(function: B) -> B:
-        known = _registry.setdefault(name, function)
-        if _origin(known) != _origin(function):
-            raise ValueError(f"behaviour {name!r} is registered already, as {_origin(known)}")
-        _registry[name] = function
+        written.keep("behaviour", name, function, _registry)
         return function
 
     return keep
+
+
+def home(name: object) -> str | None:
+    """Give the module that registered a behaviour; None if there is no such behaviour."""
+    return written.home(name, _registry)
 
 
 def find(task: str, name: str, own: Mapping[str, Behaviour]) -> Behaviour:
     """Give a task's `own` function of a name, or else a registered one."""
     known = {**_registry, **own}
     if name not in known:
-        hint = nearest(name, sorted(known))
+        hint = written.nearest(name, sorted(known))
         raise InputError(f"task {task}: behaviour: {name!r} is not registered; {hint}")
     return known[name]
 
@@ -79,7 +81,3 @@ def traced(found: Any) -> "jax.Array":  # noqa: ANN401 - whatever a function giv
 def _check_count(count: int) -> None:
     if not 0 < count <= MOST:
         raise ValueError(f"a behaviour has 1 to {MOST} numbers, not {count}")
-
-
-def _origin(function: Behaviour) -> str:
-    return f"{function.__module__}.{getattr(function, '__qualname__', function)}"

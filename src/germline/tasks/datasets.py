@@ -13,11 +13,11 @@ import msgspec
 import numpy as np
 
 from germline import draws
+from germline import settings as written
 from germline.draws import Purpose
 from germline.errors import InputError, shorten
 from germline.genome import Name, check_type
 from germline.noise import Stream, reference_noise
-from germline.settings import nearest
 
 MOST_NUMBERS = 2**28  # of all points together
 MOST_CLASSES = 4096
@@ -41,10 +41,7 @@ def register(name: str) -> Callable[[M], M]:
     check_type("dataset name", name, Name)
 
     def keep(make: M) -> M:
-        known = _registry.setdefault(name, make)
-        if _origin(known) != _origin(make):
-            raise ValueError(f"dataset {name!r} is registered already, as {_origin(known)}")
-        _registry[name] = make
+        written.keep("dataset", name, make, _registry)
         find.cache_clear()
         return make
 
@@ -58,7 +55,7 @@ def maker(name: object) -> Make | None:
 
 def home(name: object) -> str | None:
     """Give the module that registered a dataset; None if there is no such dataset."""
-    return None if (make := maker(name)) is None else make.__module__
+    return written.home(name, _registry)
 
 
 @lru_cache(maxsize=4)
@@ -80,7 +77,9 @@ def find(name: str) -> Points:
     """Give the arrays of a registered function; refused if they are no points with labels."""
     about = f"task memorize: data: {name}"
     if name not in _registry:
-        hint = nearest(name, sorted(_registry)) if _registry else "name its module in imports"
+        hint = "name its module in imports"
+        if _registry:
+            hint = written.nearest(name, sorted(_registry))
         raise InputError(f"{about} is not registered; {hint}")
     try:
         inputs, labels = (np.asarray(part) for part in _registry[name]())
@@ -108,7 +107,3 @@ def _kept(inputs: np.ndarray, labels: np.ndarray) -> Points:
     """Arrays that nobody changes, since they are handed out again."""
     inputs.flags.writeable = labels.flags.writeable = False
     return Points(inputs, labels)
-
-
-def _origin(make: Make) -> str:
-    return f"{make.__module__}.{getattr(make, '__qualname__', make)}"
