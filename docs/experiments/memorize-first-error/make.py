@@ -1,8 +1,8 @@
 """Until the first error: the runs, what they learned, and how likely a new head was to help.
 
-python docs/experiments/memorize-first-error/make.py [sweep|once|large] [FOLDER]
+python docs/experiments/memorize-first-error/make.py [sweep|more|large] [FOLDER]
 
-`sweep` is the ablation; `once` are variants of one seed; `large` wants a GPU. FOLDER is where the
+`sweep` is the ablation; `more` are further variants; `large` wants a GPU. FOLDER is where the
 runs are, sweeps/NAME if not given. Runs that are there are not done again.
 """
 
@@ -304,7 +304,7 @@ def show(name: str, done: Sweep) -> None:
 
 def main(arguments: list[str]) -> None:
     """Do what is left of the runs, and show them."""
-    named = arguments[:1] in (["sweep"], ["once"], ["large"])
+    named = arguments[:1] in (["sweep"], ["more"], ["large"])
     name = arguments[0] if named else "sweep"
     done = sweep.run(
         HERE / f"{name}.toml",
