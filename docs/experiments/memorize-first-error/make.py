@@ -1,6 +1,6 @@
 """Until the first error: the runs, what they learned, and how likely a new head was to help.
 
-python docs/experiments/memorize-first-error/make.py [sweep|more|large] [FOLDER]
+python docs/experiments/memorize-first-error/make.py [sweep|more|large [FOLDER]]
 
 `sweep` is the ablation; `more` are further variants; `large` wants a GPU. FOLDER is where the
 runs are, sweeps/NAME if not given. Runs that are there are not done again.
@@ -25,6 +25,7 @@ from germline.sweep.figure import Line, Panel
 from germline.tasks import memorize
 
 HERE = Path(__file__).parent
+SWEEPS = ("sweep", "more", "large")
 POINTS = 64
 EVERY = 10  # generations from one champion that is looked at to the next
 DRAWS = 2000  # heads, to know how many do no harm
@@ -304,11 +305,12 @@ def show(name: str, done: Sweep) -> None:
 
 def main(arguments: list[str]) -> None:
     """Do what is left of the runs, and show them."""
-    named = arguments[:1] in (["sweep"], ["more"], ["large"])
-    name = arguments[0] if named else "sweep"
+    name, *folder = arguments or ["sweep"]
+    if name not in SWEEPS or len(folder) > 1:
+        sys.exit(f"expected [{'|'.join(SWEEPS)} [FOLDER]], got {' '.join(arguments)}")
     done = sweep.run(
         HERE / f"{name}.toml",
-        *arguments[int(named) :][:1],
+        *folder,
         listener=lambda result: print(result.job.folder, result.score, flush=True),
     )
     show(name, done)
