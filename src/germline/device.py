@@ -84,3 +84,13 @@ def settings(platform: str, *, exact: bool) -> Mapping[str, str]:
         "XLA_FLAGS": flags,
         "XLA_PYTHON_CLIENT_PREALLOCATE": os.environ.get("XLA_PYTHON_CLIENT_PREALLOCATE", "false"),
     }
+
+
+def offscreen(*, window: bool = False) -> None:
+    """Let environments draw where there is no screen; to be called before they are imported."""
+    os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
+    if not window:
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+    if "DISPLAY" not in os.environ:
+        os.environ.setdefault("MUJOCO_GL", "egl")
+    os.environ.setdefault("IMAGEIO_FFMPEG_NO_PREVENT_SIGINT", "1")  # which would fork beside JAX

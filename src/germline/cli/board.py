@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
+from germline import device as devices
 from germline.cli import films
 from germline.errors import InputError
 
@@ -51,7 +52,7 @@ def check(asked: bool, every: int) -> None:
         )
     if every:
         films.check("--film-every")
-        films.prepare()
+        devices.offscreen()
 
 
 class Board:

@@ -7,7 +7,7 @@ import typer
 from germline.cli import options
 from germline.cli.charts import number
 from germline.cli.options import AsJson
-from germline.cli.output import console, say, say_json, subject, table
+from germline.cli.output import console, say, say_json, table
 from germline.errors import InputError, printable
 from germline.settings import nearest
 
@@ -23,6 +23,7 @@ def presets(
 ) -> None:
     """List the presets, or print the spec of one, to start your own from."""
     from germline import paper, presets
+    from germline.run import outline
 
     if name is not None:
         text = presets.text(name)
@@ -39,7 +40,7 @@ def presets(
         found.append(
             {
                 "name": known,
-                "task": subject(spec.task),
+                "task": outline.subject(spec.task),
                 "algorithm": algorithm,
                 "target": published if spec.stop.score is None else spec.stop.score,
                 "about": presets.about(known),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from germline.cli import costs
 from germline.cli.charts import counted, duration, number, sparkline
-from germline.cli.output import console, is_terminal, say, say_json, subject
+from germline.cli.output import console, is_terminal, say, say_json
 from germline.errors import InputError, printable
 
 if TYPE_CHECKING:
@@ -281,9 +281,10 @@ def paid(spec: "Spec", totals: "Totals") -> bool:
 
 def title(spec: "Spec") -> str:
     """A run in a few words."""
+    from germline.run import outline
+
     algorithm = spec.algorithm["name"]
-    task = subject(spec.task)
-    return f"{spec.name} · {task} · {algorithm} · seed {spec.seed}"
+    return f"{spec.name} · {outline.subject(spec.task)} · {algorithm} · seed {spec.seed}"
 
 
 def choose(

@@ -28,16 +28,6 @@ BITEXACT = [
 ]
 
 
-def prepare(*, window: bool = False) -> None:
-    """Let environments draw where there is no screen; to be called before they are imported."""
-    os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
-    if not window:
-        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
-    if "DISPLAY" not in os.environ:
-        os.environ.setdefault("MUJOCO_GL", "egl")
-    os.environ.setdefault("IMAGEIO_FFMPEG_NO_PREVENT_SIGINT", "1")  # which would fork beside JAX
-
-
 def check(option: str) -> None:
     """Refuse to film where the packages for it are absent; `option` is what asked for a film."""
     for name in ("imageio", "PIL"):

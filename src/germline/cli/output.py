@@ -2,8 +2,7 @@
 
 import os
 import sys
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -24,11 +23,6 @@ def say_json(value: object) -> None:
     import msgspec
 
     typer.echo(msgspec.json.encode(value).decode())
-
-
-def subject(task: Mapping[str, Any]) -> str:
-    """What a task is about: its environment or game if it has one, else its own name."""
-    return str(task.get("id") or task.get("game") or task["name"])
 
 
 def console() -> "Console":

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from germline import device as devices
 from germline import paper
 from germline.cli import options
 from germline.cli import protocol as protocols
@@ -101,10 +102,10 @@ def play(
     trust: Trust = False,
 ) -> None:
     """Watch an individual play: in a window, in the terminal, as text or as a film."""
-    from germline.cli import films, screens
+    from germline.cli import screens
 
     screen = screens.choose(out, how, speed, replace=force)
-    films.prepare(window=isinstance(screen, screens.Window))
+    devices.offscreen(window=isinstance(screen, screens.Window))
     with options.signals() as caught:
         options.prepare(trust)
         from germline.cli import target

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from germline import device as devices
 from germline.cli import films, options
 from germline.cli.charts import counted, number
 from germline.cli.options import Run, Trust
@@ -33,7 +34,7 @@ def record(
 ) -> None:
     """Film the champion of every N-th generation, and of the last."""
     films.check("record")
-    films.prepare()
+    devices.offscreen()
     with options.signals() as caught:
         options.prepare(trust)
         from germline import api, disk

@@ -10,7 +10,7 @@ import typer
 from germline.cli import charts, costs
 from germline.cli.charts import counted, duration, number
 from germline.cli.options import AsJson, Run
-from germline.cli.output import console, say, say_json, subject, table
+from germline.cli.output import console, say, say_json, table
 from germline.errors import InputError, printable
 
 if TYPE_CHECKING:
@@ -134,35 +134,31 @@ def _listed(folder: Path) -> dict[str, Any]:
 
 
 def _facts(folder: Path, store: "Store") -> dict[str, Any]:
-    from germline.run import database, stop
+    from germline.run import outline
     from germline.run import spec as specs
-    from germline.run.cost import Pace
 
     spec = specs.read(folder / "spec.toml")
     progress = store.progress()
     individuals, evaluations = store.count()
     report, totals = progress[-1][0] if progress else None, store.totals()
-    busy = database.busy(folder)
-    reason = None if busy else stop.met(spec.stop, report, totals)
-    pace = Pace.of(totals for _, totals in progress)
-    to_go = None if reason else pace.to_go(spec.stop, report, totals)
+    state = outline.state(folder, spec.stop, progress, totals)
     return {
         "run": str(folder),
         "name": spec.name,
         "seed": spec.seed,
-        "task": subject(spec.task),
+        "task": outline.subject(spec.task),
         "policy": spec.policy["name"],
         "algorithm": spec.algorithm["name"],
         "arithmetic": spec.arithmetic,
-        "state": "running" if busy else "finished" if reason else "stopped",
-        "finished_by": reason,
+        "state": state.name,
+        "finished_by": state.finished_by,
         "individuals": individuals,
         "evaluations": evaluations,
         "pruned": store.pruned and store.pruned.generation,
         "elite": report and report.elite,
         "champion": report and report.champion,
         **totals._asdict(),
-        **costs.fields(totals, to_go),
+        **costs.fields(totals, state.to_go),
     }
 
 

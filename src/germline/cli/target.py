@@ -1,9 +1,8 @@
 """GENOME or RUN or RUN:ID, as people write it."""
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -56,6 +55,7 @@ def load(where: str, env: str | None, imports: Sequence[str], *, trust: bool) ->
     from dataclasses import replace
 
     from germline import evaluate, files
+    from germline.run import score
 
     evaluate.load(imports, trust=trust)
     target = find(where, trust=trust)
@@ -67,7 +67,7 @@ def load(where: str, env: str | None, imports: Sequence[str], *, trust: bool) ->
     elif file.task is None:
         raise InputError(f"{where}: names no task; say what to play with --env, as in CartPole-v1")
     try:
-        _check(target.file)
+        score.check(target.file)
     except InputError as error:
         raise InputError(str(error) if where in str(error) else f"{where}: {error}") from None
     return target
@@ -87,27 +87,3 @@ def _of_run(where: str, *, trust: bool) -> Target | None:
 
     run = Run(folder, trust=trust)
     return Target(run.individual(name) if name else run.champion, run.spec.imports)
-
-
-def _check(file: "GenomeFile") -> None:
-    """Refuse what cannot be played, before workers are started for it."""
-    from germline import policies, tasks
-    from germline.tasks import fitting
-
-    assert file.task is not None
-    task = tasks.make(file.task.name, file.task.settings)
-    space = task.space()
-    task.close()
-    spec: Any = policies.make(file.genome.policy.name, file.genome.policy.settings)
-    if space is not None:
-        fitting.check(spec, space)
-    if getattr(spec, "normalise", None) != "observations":
-        return
-    inputs = math.prod(spec.observation)
-    if file.normaliser is None:
-        raise InputError(
-            "normaliser: is missing, and the policy needs one; export the genome from its run"
-        )
-    if len(file.normaliser.mean) != inputs:
-        given = len(file.normaliser.mean)
-        raise InputError(f"normaliser: has {given} numbers, the policy has {inputs} inputs")

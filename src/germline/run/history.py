@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from germline.algorithms.protocols import Report
 from germline.genome import Gene, Snapshot
-from germline.run.records import Scored
+from germline.run.records import Born, Scored
 from germline.run.store import Store
 
 
@@ -70,23 +70,35 @@ def _chosen_by(store: Store, reports: list[Report]) -> int:
 
 
 def lineage(store: Store, name: str) -> list[Ancestor]:
-    """From the root to an individual, each with the gain its gene brought.
+    """From the root to an individual, each with the gain its gene brought."""
+    known = standings(store.scores())
+    return gains(
+        (born, standing.episodes, standing.mean)
+        if (standing := known.get(born.id))
+        else (born, 0, None)
+        for born in line(store, name, store.reports())
+    )
+
+
+def line(store: Store, name: str, reports: Iterable[Report]) -> list[Born]:
+    """Who led to an individual, from the root on, itself last.
 
     The centres of ES have no parents but follow each other, one per generation; of several, the
     best so far.
     """
-    line = store.ancestry(name)
-    known = standings(store.scores())
-    if isinstance(line[0].origin, Snapshot) and len(line) == 1:
-        centres = [r.champion for r in store.reports() if r.generation <= line[0].generation]
-        line = [store.ancestry(centre)[-1] for centre in dict.fromkeys([*centres, name])]
+    found = store.ancestry(name)
+    if isinstance(found[0].origin, Snapshot) and len(found) == 1:
+        centres = [r.champion for r in reports if r.generation <= found[0].generation]
+        found = [store.ancestry(centre)[-1] for centre in dict.fromkeys([*centres, name])]
+    return found
+
+
+def gains(steps: Iterable[tuple[Born, int, float | None]]) -> list[Ancestor]:
+    """The steps of a lineage with their episodes and mean returns, and what each has gained."""
     found: list[Ancestor] = []
-    for born in line:
-        standing = known.get(born.id)
-        mean = standing.mean if standing else None
+    for born, episodes, mean in steps:
         before = found[-1].mean if found else None
         gain = None if mean is None or before is None else mean - before
         gene = born.origin if isinstance(born.origin, Gene) else None
-        episodes = standing.episodes if standing else 0
         found.append(Ancestor(born.id, born.generation, gene, episodes, mean, gain))
     return found

@@ -3,11 +3,12 @@
 import math
 import statistics
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
 
-from germline import blobs, draws
+from germline import blobs, draws, policies, tasks
 from germline import device as devices
 from germline.backends import Backend, Dispatcher, Processes, Serial
 from germline.backends.processes import cores
@@ -16,8 +17,9 @@ from germline.device import Device
 from germline.draws import Purpose
 from germline.errors import InputError, shorten
 from germline.evaluate import Evaluator, Frozen
-from germline.files import GenomeFile
+from germline.files import GenomeFile, TaskRef
 from germline.messages import Evaluation, Failure, Key, Problem, Request, encode
+from germline.tasks import fitting
 from germline.tasks.film import Shot, Watch
 from germline.tasks.protocols import Outcome
 
@@ -105,8 +107,12 @@ def watch(
     trust: bool = False,
     imports: Sequence[str] = (),
     stopped: Callable[[], bool] = lambda: False,
+    begun: Callable[[Evaluator], None] = lambda evaluator: None,
 ) -> Scores:
-    """Play episodes one after another, the same as `score` does, and show every step."""
+    """Play episodes one after another, the same as `score` does, and show every step.
+
+    `begun` is called before the first, with who decodes and plays.
+    """
     broken: list[BaseException] = []
 
     def seen(shot: Shot) -> None:
@@ -125,6 +131,7 @@ def watch(
     evaluator = Evaluator(_problem(file, imports), blobs, trust=trust)
     outcomes: list[Outcome] = []
     try:
+        begun(evaluator)
         for request in _requests(file, episodes, seed, cap):
             outcomes += evaluator.film(request, seen, drawn=drawn)
     except InputError:
@@ -144,6 +151,27 @@ def watch(
     return Scores(returns, steps, frames)
 
 
+def check(file: GenomeFile) -> None:
+    """Refuse what cannot be played, before anything is started for it."""
+    reference = _task(file)
+    task = tasks.make(reference.name, reference.settings)
+    space = task.space()
+    task.close()
+    spec: Any = policies.make(file.genome.policy.name, file.genome.policy.settings)
+    if space is not None:
+        fitting.check(spec, space)
+    if getattr(spec, "normalise", None) != "observations":
+        return
+    inputs = math.prod(spec.observation)
+    if file.normaliser is None:
+        raise InputError(
+            "normaliser: is missing, and the policy needs one; export the genome from its run"
+        )
+    if len(file.normaliser.mean) != inputs:
+        given = len(file.normaliser.mean)
+        raise InputError(f"normaliser: has {given} numbers, the policy has {inputs} inputs")
+
+
 def _unplayable(file: GenomeFile, reason: str) -> InputError:
     return InputError(f"{file.genome.id}: could not be played: {reason}")
 
@@ -154,9 +182,14 @@ def seeds(seed: int, episodes: int) -> tuple[int, ...]:
 
 
 def _problem(file: GenomeFile, imports: Sequence[str]) -> Problem:
+    policy = file.genome.policy
+    return Problem(_task(file), policy, file.arithmetic, tuple(imports), file.siblings)
+
+
+def _task(file: GenomeFile) -> TaskRef:
     if file.task is None:
         raise InputError("task: the genome names none, so there is nothing to play")
-    return Problem(file.task, file.genome.policy, file.arithmetic, tuple(imports), file.siblings)
+    return file.task
 
 
 def _requests(file: GenomeFile, episodes: int, seed: int, cap: int | None) -> list[Request]:

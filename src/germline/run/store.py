@@ -129,13 +129,13 @@ class Store:
     @property
     def run(self) -> str:
         """The id of the run, part of every key."""
-        with self._sound():
+        with self.sound():
             return str(self._one("SELECT value FROM meta WHERE name = 'run'"))
 
     @property
     def policy(self) -> PolicyRef:
         """The policy of all individuals."""
-        with self._sound():
+        with self.sound():
             text = self._one("SELECT value FROM meta WHERE name = 'policy'")
             return msgspec.json.decode(text, type=PolicyRef)
 
@@ -143,7 +143,7 @@ class Store:
     def pruned(self) -> Pruned | None:
         """What was left out of this store; None if it is whole."""
         notes = self._all("SELECT value FROM meta WHERE name = 'pruned'")
-        with self._sound():
+        with self.sound():
             return msgspec.json.decode(notes[0][0], type=Pruned) if notes else None
 
     def add(self, answered: Sequence[tuple[Request, Result]], arrived: int | None = None) -> None:
@@ -196,7 +196,7 @@ class Store:
     def checkpoint(self, upto: int | None = None) -> tuple[int, bytes] | None:
         """The last state that was kept and is intact, at or before a generation."""
         last = 2**62 if upto is None else upto
-        rows = self._rows(
+        rows = self.rows(
             "SELECT generation, sha256 FROM checkpoints WHERE generation <= ? "
             "ORDER BY generation DESC",
             (last,),
@@ -219,38 +219,52 @@ class Store:
 
     def sessions(self) -> list[dict[str, Any]]:
         """Who worked on the run."""
-        rows = self._all("SELECT about FROM sessions ORDER BY number")
-        with self._sound():
-            return [dict(msgspec.msgpack.decode(about)) for (about,) in rows]
+        return [about for _, about in self.worked()]
+
+    def worked(self) -> list[tuple[float, dict[str, Any]]]:
+        """Who worked on the run, and since when, in seconds since 1970."""
+        rows = self._all("SELECT started, about FROM sessions ORDER BY number")
+        with self.sound():
+            return [(float(when), dict(msgspec.msgpack.decode(about))) for when, about in rows]
 
     def results(self, generation: int, phase: int) -> list[Result]:
         """The results of a phase that are there already."""
         if (mark := self.pruned) is not None and generation < mark.generation:
             raise self._incomplete(mark)
-        names = {n: name for name, n in self._names.items()}
-        rows = self._rows(
+        names = self.texts
+        rows = self.rows(
             f"SELECT number, {_PLAYED} FROM evaluations WHERE generation = ? AND phase = ? "
             "ORDER BY number",
             (generation, phase),
         )
         run = self.run
-        with self._sound():
+        with self.sound():
             return [
                 records.result(Key(run, generation, phase, row[0]), row[1:], names) for row in rows
             ]
+
+    def result(self, generation: int, phase: int, number: int) -> Result:
+        """One result."""
+        rows = self.rows(
+            f"SELECT {_PLAYED} FROM evaluations WHERE generation = ? AND phase = ? AND number = ?",
+            (generation, phase, number),
+        )
+        key = Key(self.run, generation, phase, number)
+        with self.sound():
+            return records.result(key, next(rows), self.texts)
 
     def arrivals(self, after: int = 0) -> Iterator[Arrival]:
         """Results in the order in which they arrived, but for the first `after` of them."""
         if (mark := self.pruned) is not None and after < (mark.arrived or 0):
             raise self._incomplete(mark)
-        names = {n: name for name, n in self._names.items()}
+        names = self.texts
         run = self.run
         query = (
             f"SELECT arrival, individual, generation, phase, number, {_PLAYED} FROM evaluations "
             f"WHERE arrival >= ? ORDER BY arrival LIMIT {PAGE}"
         )
-        with self._sound():
-            while page := list(self._rows(query, (after,))):
+        with self.sound():
+            while page := list(self.rows(query, (after,))):
                 for arrival, who, generation, phase, number, *played in page:
                     if arrival != after:
                         raise ValueError(f"arrival {after} is missing")
@@ -280,9 +294,7 @@ class Store:
 
     def generation_of(self, name: str) -> int:
         """The generation in which an individual was born."""
-        rows = self._rows(
-            "SELECT generation FROM individuals WHERE id = ?", (records.signed(name),)
-        )
+        rows = self.rows("SELECT generation FROM individuals WHERE id = ?", (records.signed(name),))
         found = next(rows, None)
         if found is None:
             raise InputError(f"{self.folder}: no individual has the id {name}")
@@ -290,7 +302,7 @@ class Store:
 
     def evaluated(self, generation: int, phase: int) -> dict[int, str]:
         """The ids of who was evaluated in a phase, by number."""
-        rows = self._rows(
+        rows = self.rows(
             "SELECT number, individual FROM evaluations WHERE generation = ? AND phase = ?",
             (generation, phase),
         )
@@ -300,12 +312,19 @@ class Store:
         """The reports of all finished generations."""
         return [report for report, _ in self.progress()]
 
-    def progress(self) -> list[tuple[Report, Totals]]:
-        """Every finished generation's report, and what the run had come to by then."""
-        found: list[tuple[Report, Totals]] = []
-        frames = steps = 0
-        rows = self._all("SELECT report, seconds, cost FROM generations ORDER BY number")
-        with self._sound():
+    def progress(self, known: Sequence[tuple[Report, Totals]] = ()) -> list[tuple[Report, Totals]]:
+        """Every finished generation's report, and what the run had come to by then.
+
+        The first ones are not read again if they are `known`.
+        """
+        found = list(known)
+        before = found[-1][1] if found else NOTHING
+        frames, steps = before.frames, before.steps
+        rows = self.rows(
+            "SELECT report, seconds, cost FROM generations WHERE number >= ? ORDER BY number",
+            (len(found),),
+        )
+        with self.sound():
             for data, seconds, cost in rows:
                 report = msgspec.msgpack.decode(data, type=Report)
                 frames, steps = frames + report.frames, steps + report.steps
@@ -315,17 +334,22 @@ class Store:
                 found.append((report, Totals(len(found) + 1, frames, steps, *spent)))
         return found
 
-    def totals(self) -> Totals:
+    def totals(self, known: Sequence[tuple[Report, Totals]] = ()) -> Totals:
         """What the finished generations add up to, with the time and the cost since then."""
-        progress = self.progress()
+        progress = self.progress(known)
         finished = progress[-1][1] if progress else NOTHING
         notes = self._all("SELECT value FROM meta WHERE name = 'spent'")
-        with self._sound():
+        with self.sound():
             for (note,) in notes:
                 seconds, cost = msgspec.json.decode(note, type=tuple[float, float])
                 if seconds > finished.seconds:
                     return finished._replace(seconds=seconds, cost=cost)
         return finished
+
+    @property
+    def texts(self) -> dict[int, str]:
+        """The texts that numbers in the tables stand for: operators and workers."""
+        return {number: text for text, number in self._names.items()}
 
     def count(self) -> tuple[int, int]:
         """The numbers of individuals and of evaluations."""
@@ -339,7 +363,7 @@ class Store:
             raise InputError(f"{start[:64]!r} is not the id of an individual: 4 to 16 hex digits")
         low, high = (records.short(start.ljust(16, digit)) for digit in "0f")
         query = "SELECT id FROM individuals WHERE id BETWEEN ? AND ? LIMIT 2"
-        found = [records.name(row[0]) for row in self._rows(query, (low, high))]
+        found = [records.name(row[0]) for row in self.rows(query, (low, high))]
         if len(found) > 1:
             raise InputError(f"{self.folder}: several individuals have ids that begin with {start}")
         if not found:
@@ -350,7 +374,7 @@ class Store:
         """Who descends to an individual, from the root on, itself last."""
         at: int | None = records.signed(name)
         line: list[Born] = []
-        with self._sound():
+        with self.sound():
             while at is not None:
                 born, at = self._born(at)
                 line.append(born)
@@ -364,7 +388,7 @@ class Store:
             "SELECT generation, parent, seed, sigma, operator, snapshot "
             "FROM individuals WHERE id = ?"
         )
-        row = next(self._rows(query, (at,)), None)
+        row = next(self.rows(query, (at,)), None)
         if row is None:
             raise InputError(f"{self.folder}: no individual has the id {records.name(at)}")
         generation, parent, seed, sigma, operator, snapshot = row
@@ -374,9 +398,19 @@ class Store:
         elif parent is None:
             origin = Birth(seed)
         else:
-            operators = {n: text for text, n in self._names.items()}
+            operators = self.texts
             origin = Gene(seed, records.value(sigma), operators[operator])
         return Born(records.name(at), generation, origin), parent
+
+    def age(self, name: str) -> int:
+        """How many genes an individual has."""
+        query = (
+            "WITH RECURSIVE line(id, age) AS (VALUES (?, -1) UNION ALL SELECT parent, age + 1 "
+            f"FROM individuals JOIN line USING (id) WHERE age < {MAX_GENES}) "
+            "SELECT max(age) FROM line"
+        )
+        ((age,),) = self.rows(query, (records.signed(name),))
+        return int(age)
 
     def genome(self, name: str) -> Genome:
         """Rebuild an individual that ever lived, from its id (16 hex digits)."""
@@ -390,8 +424,8 @@ class Store:
             "SELECT generation, phase, number, individual, returns, steps, frames, failure "
             f"FROM evaluations {where} ORDER BY 1, 2, 3"
         )
-        with self._sound():
-            for at, phase, number, who, *played, failure in self._rows(query, values):
+        with self.sound():
+            for at, phase, number, who, *played, failure in self.rows(query, values):
                 returns, steps, frames = (
                     () if part is None else struct.unpack(f"<{len(part) // size}{kind}", part)
                     for part, size, kind in zip(played, (8, 4, 4), "dII", strict=True)
@@ -410,8 +444,8 @@ class Store:
                 f"{mark.generations:,} of its generations were finished, was {mark.digest}"
             )
         total = hashlib.sha256(b"germline run 1\n")
-        names = {n: name for name, n in self._names.items()}
-        rows = self._rows(
+        names = self.texts
+        rows = self.rows(
             "SELECT e.generation, e.phase, e.number, e.individual, i.parent, i.seed, i.sigma, "
             "i.operator, e.returns, e.steps, e.frames FROM evaluations e "
             "JOIN individuals i ON i.id = e.individual ORDER BY 1, 2, 3"
@@ -490,7 +524,7 @@ class Store:
         self, source: "Store", table: str, where: str = "", values: tuple[Any, ...] = ()
     ) -> None:
         """Take over some rows of another store's table."""
-        rows = source._rows(f"SELECT * FROM {table} {where}", values)
+        rows = source.rows(f"SELECT * FROM {table} {where}", values)
         while part := list(itertools.islice(rows, 10_000)):
             marks = ", ".join("?" * len(part[0]))
             self._db.executemany(f"INSERT INTO {table} VALUES ({marks})", part)
@@ -537,7 +571,7 @@ class Store:
             raise database.unwritable(self.folder, error) from None
 
     @contextmanager
-    def _sound(self) -> Iterator[None]:
+    def sound(self) -> Iterator[None]:
         """Say in a sentence that the file holds what this program never wrote."""
         try:
             yield
@@ -564,9 +598,9 @@ class Store:
         return self._all(query)[0][0]
 
     def _all(self, query: str) -> list[tuple[Any, ...]]:
-        return list(self._rows(query))
+        return list(self.rows(query))
 
-    def _rows(self, query: str, values: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    def rows(self, query: str, values: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         """What a query finds; damage to the file is told in one sentence."""
         try:
             yield from self._db.execute(query, values)

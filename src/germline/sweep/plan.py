@@ -32,7 +32,7 @@ from germline import disk, presets
 from germline import settings as written
 from germline.errors import InputError
 from germline.genome import Uint32
-from germline.run import engines
+from germline.run import engines, outline
 from germline.run import spec as specs
 from germline.run.spec import Resolved, Spec, Table, Title
 
@@ -193,13 +193,7 @@ def resolved(
         engines.check(found.engine)
     except InputError as error:
         raise InputError(f"{name}: {error}") from None
-    return Cell(name, columns, subject(found.spec), found)
-
-
-def subject(spec: Spec) -> str:
-    """What a spec is scored on: its environment or game if it has one, else its task."""
-    task = spec.task
-    return str(task.get("id") or task.get("game") or task["name"])
+    return Cell(name, columns, outline.subject(found.spec.task), found)
 
 
 Variation = tuple[dict[str, str], "str | Table", dict[str, Any]]
