@@ -388,6 +388,8 @@ class TestRefused:
             ({"wrappers": [{"name": "TimeLimits"}]}, r"'TimeLimits' .*; did you mean TimeLimit\?"),
             ({"options": {"xml_file": "/etc/passwd"}}, "options: xml_file: .* looks like a path"),
             ({"options": {"a": "..\\b"}}, "options: a: .* looks like a path"),
+            ({"options": {"a": ".env"}}, "options: a: .* looks like a path"),
+            ({"options": {"a": "~"}}, "options: a: .* looks like a path"),
             ({"options": {"a": ["b", "../c"]}}, "options: a: .* looks like a path"),
             (
                 {"wrappers": [{"name": "TimeLimit", "options": {"a": "b/c"}}]},

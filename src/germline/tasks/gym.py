@@ -25,7 +25,7 @@ from germline.tasks.spaces import Space, of_gymnasium
 Plain = bool | int | float | str | None
 Options = dict[str, Plain | list[Plain]]
 
-_PATH = re.compile(r"[/\\:]|\.(xml|json|toml|py|mjb|urdf)$", re.IGNORECASE)
+_PATH = re.compile(r"^[.~]|[/\\:]|\.(xml|json|toml|py|mjb|urdf)$", re.IGNORECASE)
 
 # Wrappers that are functions of the episode alone and take plain numbers.
 WRAPPERS = (
