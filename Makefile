@@ -7,7 +7,7 @@ READY  := $(VENV)/.ready
 PARALLEL := --numprocesses auto --dist loadfile
 
 # The Debian packages that tests marked `system` need.
-DEBIAN_PACKAGES := debootstrap iproute2 munge openssl rabbitmq-server redis-server shellcheck slurm-client slurmctld slurmd tmux xauth xvfb
+DEBIAN_PACKAGES := chromium debootstrap iproute2 munge openssl rabbitmq-server redis-server shellcheck slurm-client slurmctld slurmd tmux xauth xvfb
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all system lint format deploy bench clean

@@ -34,6 +34,7 @@ The modules in reading order, each importing only from those above it:
     api         train, look back, score: Germline from Python
     sweep       many runs that differ in a few settings, side by side
     deploy      files that bring a run to clusters
+    dashboard   runs in a browser
     cli         the command `germline`
 """
 

@@ -12,6 +12,7 @@ import germline
 from germline.address import redact
 from germline.cli import (
     catalogue,
+    dashboard,
     deploy,
     doctor,
     export,
@@ -48,6 +49,7 @@ PANELS: dict[str, dict[str, Any]] = {
     "Look": {
         "show": show.show,
         "runs": show.runs,
+        "dashboard": dashboard.dashboard,
         "play": play.play,
         "record": record.record,
         "eval": play.evaluate,

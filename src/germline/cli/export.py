@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from germline.cli import options
 from germline.cli.charts import counted
@@ -18,8 +19,20 @@ from germline.errors import InputError
 if TYPE_CHECKING:
     from germline.run.store import Store
 
+
+class Exports(TyperGroup):
+    """The kinds of files; `--html` is the same as `html`, wherever it stands."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401, D102 - as there
+        if "--html" in args:
+            args = ["html", *(argument for argument in args if argument != "--html")]
+        return super().parse_args(ctx, args)
+
+
 app = typer.Typer(
-    no_args_is_help=True, help="Write a genome, weights, or the numbers of a run to a file."
+    cls=Exports,
+    no_args_is_help=True,
+    help="Write a genome, weights, the numbers of a run, or all of it as a page, to a file.",
 )
 
 Table = Annotated[
@@ -77,6 +90,27 @@ def metrics(run: Run, out: Table, force: Force = False) -> None:
 def evaluations(run: Run, out: Table, force: Force = False) -> None:
     """Write one row per evaluation: who, in which generation, with what result."""
     _write_table(run, out, evaluations_of, force=force)
+
+
+@app.command()
+def html(
+    run: Run,
+    out: Annotated[Path, typer.Option(help="Write here; a browser opens it from the disk.")],
+    film: Annotated[bool, typer.Option(help="With a film of the champion.")] = True,
+    force: Force = False,
+) -> None:
+    """Write a run as one HTML file: curves, lineage and film. `export --html` is the same."""
+    from germline.cli.dashboard import require
+
+    require("export html")
+    from germline import disk
+    from germline.dashboard.export import export
+
+    disk.check_writable(out, replace=force)
+    with options.signals():
+        data = export(run, film=film, warn=lambda text: typer.echo(f"germline: {text}", err=True))
+    disk.save(out, data, replace=force)
+    say(f"{out}: {len(data):,} bytes")
 
 
 Columns = dict[str, list[Any]]

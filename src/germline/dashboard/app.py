@@ -1,0 +1,304 @@
+"""The dashboard as an application: the page, and the calls by which it learns of runs.
+
+Calls read stores and nothing else; what needs JAX is done by players, programs of their own.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import FastAPI, HTTPException, Query, Request, Response
+from fastapi import Path as InPath
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import StreamingResponse
+from pydantic import BaseModel, Field
+from starlette.concurrency import run_in_threadpool
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+import germline
+from germline.dashboard import answers, lives, views
+from germline.dashboard.assets import page
+from germline.dashboard.films import Busy, Players
+from germline.dashboard.guard import COOKIE, Guard, Keeper
+from germline.dashboard.library import Library, MissingError
+from germline.dashboard.reels import Reader
+from germline.errors import InputError
+from germline.run import spec as specs
+
+FILM = "application/x-germline-film"
+MAX_UPLOAD = 2**26
+PER_RUN = 3  # cards of a run
+
+Key = Annotated[str, InPath(pattern="^[0-9a-f]{16}$", description="The key of a run.")]
+Id = Annotated[
+    str, InPath(pattern="^[0-9a-f]{4,16}$", description="An individual's id, or its start.")
+]
+Generation = Annotated[int, InPath(ge=0, lt=2**31)]
+Seed = Annotated[int, Query(ge=0, lt=2**32, description="Which fresh episode.")]
+Name = Annotated[str, Query(max_length=40, description="A recorded number.")]
+
+
+class Login(BaseModel):
+    """The token that the server was started with."""
+
+    token: str = Field(max_length=4096)
+
+
+def create(
+    folder: Path,
+    players: Players,
+    *,
+    token: str | None = None,
+    hosts: Sequence[str] = (),
+    local: bool = True,
+    secure: bool = False,
+) -> ASGIApp:
+    """The guarded application over the runs of a folder.
+
+    `local` is whether nobody else can reach it, `secure` whether it is served by TLS, `hosts` are
+    further names that it is asked for by.
+    """
+    library = Library(folder)
+    app = FastAPI(
+        title="Germline",
+        version=germline.__version__,
+        docs_url=None,  # which would be fetched from elsewhere
+        redoc_url=None,
+        responses={
+            code: {"model": answers.Problem} for code in (401, 403, 404, 413, 422, 429, 503)
+        },
+    )
+    keeper = Keeper(token)
+    _add_errors(app, library)
+    _add_page(app)
+    _add_runs(app, library)
+    _add_films(app, library, players)
+    _add_login(app, keeper, secure=secure)
+    return Guard(app, keeper, hosts, local=local)
+
+
+def _add_login(app: FastAPI, keeper: Keeper, *, secure: bool) -> None:
+    @app.post("/api/login", status_code=204)
+    def login(given: Login) -> Response:
+        """Exchange the token for a cookie."""
+        if not keeper.needed:
+            return Response(status_code=204)
+        if not keeper.patient:
+            raise HTTPException(429, "There were many wrong tokens; wait for a minute.")
+        if not keeper.accepts(given.token):
+            raise HTTPException(401, "That is not the token of this server.")
+        answer = Response(status_code=204)
+        answer.set_cookie(COOKIE, keeper.cookie, httponly=True, samesite="strict", secure=secure)
+        return answer
+
+
+def _add_runs(app: FastAPI, library: Library) -> None:
+    @app.get("/api/runs", response_model=answers.Runs)
+    def runs() -> Response:
+        """All runs of the folder."""
+        rows = [_row(library, key) for key in library.runs()]
+        return _json(answers.Runs(library.folder.name, germline.__version__, rows))
+
+    @app.get("/api/runs/{run}", response_model=answers.Run)
+    def run(run: Key) -> Response:
+        """A run, its spec and its sessions."""
+        with library.open(run) as view:
+            return _json(views.run(view))
+
+    @app.get("/api/runs/{run}/curves", response_model=answers.Curves)
+    def curves(run: Key, points: Annotated[int, Query(ge=2, le=10_000)] = 2_000) -> Response:
+        """What every generation came to."""
+        with library.open(run) as view:
+            return _json(views.curves(view, points))
+
+    @app.get("/api/runs/{run}/bands", response_model=answers.Bands)
+    def bands(run: Key, points: Annotated[int, Query(ge=2, le=1_000)] = 200) -> Response:
+        """Quantiles of the fitness; to be asked again until all is read."""
+        with library.open(run) as view:
+            return _json(views.bands(view, points))
+
+    @app.get("/api/runs/{run}/workers", response_model=answers.Workers)
+    def workers(run: Key) -> Response:
+        """Who worked at the last finished generation."""
+        with library.open(run) as view:
+            return _json(views.workers(view))
+
+    @app.get("/api/runs/{run}/population/{generation}", response_model=answers.Population)
+    def population(
+        run: Key, generation: Generation, x: Name = "steps", y: Name = "fitness"
+    ) -> Response:
+        """Two numbers of everybody in a finished generation."""
+        with library.open(run) as view:
+            return _json(views.population(view, generation, x, y))
+
+    @app.get("/api/runs/{run}/lineage/{individual}", response_model=answers.Lineage)
+    def lineage(run: Key, individual: Id) -> Response:
+        """From the root to an individual; to be asked again until all is read."""
+        with library.open(run) as view:
+            return _json(lives.lineage(view, individual))
+
+    @app.get("/api/runs/{run}/individuals/{individual}", response_model=answers.Individual)
+    def individual(run: Key, individual: Id) -> Response:
+        """An individual's genome and episodes; to be asked again until all is read."""
+        with library.open(run) as view:
+            return _json(lives.individual(view, individual))
+
+    @app.get("/api/gallery", response_model=answers.Gallery)
+    def gallery(
+        task: Annotated[str, Query(max_length=200)] = "",
+        count: Annotated[int, Query(ge=1, le=100)] = 24,
+    ) -> Response:
+        """The best genomes, by task and score."""
+        return _json(_gallery(library, task, count))
+
+
+def _add_films(app: FastAPI, library: Library, players: Players) -> None:
+    streamed: dict[int | str, dict[str, Any]] = {
+        200: {"content": {FILM: {"schema": {"type": "string", "format": "binary"}}}}
+    }
+    attached: dict[int | str, dict[str, Any]] = {
+        200: {"content": {"application/octet-stream": streamed[200]["content"][FILM]}}
+    }
+
+    def playable(run: str, start: str) -> tuple[Path, str, str]:
+        """The folder, the run's own id and the individual, if it can be played."""
+        with library.open(run) as view:
+            reason = views.unplayable(specs.read(view.store.folder / "spec.toml"))
+            if reason is not None:
+                raise InputError(reason)
+            return view.store.folder, view.store.run, lives.find(view, start)
+
+    @app.get(
+        "/api/runs/{run}/individuals/{individual}/film",
+        response_class=StreamingResponse,
+        responses=streamed,
+    )
+    def film(
+        run: Key,
+        individual: Id,
+        seed: Seed = 0,
+        pictures: Annotated[int, Query(ge=1, le=20_000)] = 20_000,
+    ) -> Response:
+        """The individual's play, streamed while it is made."""
+        folder, within, name = playable(run, individual)
+        return Streamed(players.film(folder, name, seed, pictures, within))
+
+    @app.post(
+        "/api/film",
+        response_class=StreamingResponse,
+        responses=streamed,
+        openapi_extra={
+            "requestBody": {
+                "required": True,
+                "content": {"application/octet-stream": streamed[200]["content"][FILM]},
+            }
+        },
+    )
+    async def film_of_file(request: Request, seed: Seed = 0) -> Response:
+        """The play of a genome file, which names registered tasks only."""
+        data = bytearray()
+        async for part in request.stream():
+            data += part
+            if len(data) > MAX_UPLOAD:
+                raise HTTPException(413, f"A genome file has at most {MAX_UPLOAD >> 20} MiB.")
+        return Streamed(await run_in_threadpool(players.film_of_file, bytes(data), seed))
+
+    @app.get("/api/runs/{run}/individuals/{individual}/weights", response_model=answers.Weights)
+    def weights(run: Key, individual: Id) -> Response:
+        """The digest of the decoded weights."""
+        folder, _, name = playable(run, individual)
+        return _json(answers.Weights(*players.weights(folder, name)))
+
+    @app.get(
+        "/api/runs/{run}/individuals/{individual}/genome",
+        response_class=Response,
+        responses=attached,
+    )
+    def genome(run: Key, individual: Id) -> Response:
+        """The individual as a genome file."""
+        folder, _, name = playable(run, individual)
+        data, ending = players.genome(folder, name)
+        about = {"Content-Disposition": f'attachment; filename="{name}{ending}"'}
+        return Response(data, media_type="application/octet-stream", headers=about)
+
+
+def _add_page(app: FastAPI) -> None:
+    @app.get("/", include_in_schema=False)
+    def index() -> Response:
+        return _file("index.html")
+
+    @app.get("/page/{name}", include_in_schema=False)
+    def file(name: str) -> Response:
+        return _file(name)
+
+
+def _add_errors(app: FastAPI, library: Library) -> None:
+    def problem(status: int, error: object, headers: Any = None) -> Response:  # noqa: ANN401
+        body = msgspec.json.encode(answers.Problem(library.within(error)))
+        return Response(body, status, headers, media_type="application/json")
+
+    @app.exception_handler(InputError)
+    def refused(request: Request, error: InputError) -> Response:
+        return problem(404 if isinstance(error, MissingError) else 422, error)
+
+    @app.exception_handler(Busy)
+    def busy(request: Request, error: Busy) -> Response:
+        return problem(429, error, {"Retry-After": str(error.seconds)})
+
+    @app.exception_handler(RequestValidationError)
+    def invalid(request: Request, error: RequestValidationError) -> Response:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        return problem(422, f"{place}: {first['msg']}")
+
+
+def _row(library: Library, key: str) -> answers.Row:
+    """A run's line, or why it cannot be read."""
+    try:
+        with library.open(key) as view:
+            return views.row(view)
+    except (InputError, OSError) as error:
+        return answers.Row(key, library.name(key), error=library.within(error))
+
+
+def _gallery(library: Library, task: str, count: int) -> answers.Gallery:
+    cards: list[answers.Card] = []
+    for key in library.runs():
+        try:
+            with library.open(key) as view:
+                cards += lives.cards(view, PER_RUN)
+        except (InputError, OSError):
+            continue
+    cards.sort(key=lambda card: (card.task, -(card.elite or 0.0), card.name))
+    tasks = sorted({card.task for card in cards})
+    return answers.Gallery(tasks, [c for c in cards if not task or c.task == task][:count])
+
+
+class Streamed(StreamingResponse):
+    """A film on its way; when nobody listens any more, it ends."""
+
+    def __init__(self, film: Reader) -> None:
+        super().__init__(film, media_type=FILM)
+        self._film = film
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._film.close()
+
+
+def _json(answer: object) -> Response:
+    return Response(msgspec.json.encode(answer), media_type="application/json")
+
+
+def _file(name: str) -> Response:
+    """A file of the page."""
+    found = page().get(name)
+    if found is None:
+        raise MissingError(f"{name[:40]}: the page has no such file")
+    data, kind = found
+    # It changes with the version of the program alone, but the browser is to ask.
+    return Response(data, media_type=kind, headers={"Cache-Control": "no-cache"})

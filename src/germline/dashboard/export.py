@@ -1,0 +1,159 @@
+"""A run as one HTML file that opens from disk: the page, and in it what it would ask for.
+
+The same page as the dashboard's finds its answers in itself. Names are data there too: nothing
+that a run holds is ever read as HTML or as a script.
+"""
+
+import base64
+import hashlib
+import html
+import re
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from germline.dashboard import lives, views
+from germline.dashboard.assets import page
+from germline.dashboard.films import Players
+from germline.dashboard.library import Library, View
+from germline.errors import InputError
+from germline.run import columns
+
+PICTURES = 20_000  # as the page asks for
+MAX_FILM = 2**25  # bytes
+MAX_KIN = 2**22  # bytes about ancestors of the champion
+MAX_CLOUD = 20_000  # points of the last population
+_IMPORT = re.compile(r'^import \{[^}]*\} from "\./([a-z]+\.js)";\n', re.MULTILINE)
+_EXPORT = re.compile(r"^export ", re.MULTILINE)
+
+
+def export(folder: Path, *, film: bool = True, warn: Callable[[str], None]) -> bytes:
+    """The file of a run; `warn` hears why there is no film, if one was wanted."""
+    library = Library(folder)
+    if library.runs() != [key := library.key(library.folder)]:
+        raise InputError(f"{folder}: is not a run: it has no run.db")
+    with library.open(key) as view:
+        if not view.progress:
+            raise InputError(f"{folder}: has nothing to show yet: no generation is finished")
+        found = _answers(view)
+        champion = view.progress[-1][0].champion
+        line = [born.id for born in view.store.ancestry(champion)]
+    if film:
+        try:
+            with Players(1) as players:
+                found |= _films(players, library.folder, f"/api/runs/{key}", line[-2:])
+        except InputError as error:
+            warn(f"without a film: {library.within(error)}")
+    return _written(library.name(key), found)
+
+
+def _answers(view: View) -> dict[str, Any]:
+    """What the page asks for, by path."""
+    start, champion = f"/api/runs/{view.key}", view.progress[-1][0].champion
+    while view.read() < 1:
+        pass
+    found: dict[str, Any] = {
+        start: views.run(view),
+        f"{start}/curves?points=2000": views.curves(view, 2000),
+        f"{start}/bands?points=200": views.bands(view, 200),
+        f"{start}/workers": views.workers(view),
+        f"{start}/lineage/{champion}": lives.lineage(view, champion),
+    }
+    left = MAX_KIN
+    for born in reversed(view.store.ancestry(champion)):
+        answer = msgspec.json.encode(lives.individual(view, born.id))
+        left -= len(answer)
+        if left < 0 and born.id != champion:
+            break
+        found[f"{start}/individuals/{born.id}"] = msgspec.Raw(answer)
+    last = view.progress[-1][0]
+    names = columns.names(view.store, last.generation)
+    if last.evaluations <= MAX_CLOUD:
+        x = "behaviour.0" if "behaviour.0" in names else "steps"
+        path = f"{start}/population/{last.generation}?x={x}&y=fitness"
+        found[path] = views.population(view, last.generation, x, "fitness")
+    return found
+
+
+def _films(players: Players, folder: Path, start: str, names: list[str]) -> dict[str, Any]:
+    """Films of the champion and its parent, the champion's file and digest."""
+    found: dict[str, Any] = {}
+    champion = names[-1]
+    digest, weights, seconds = players.weights(folder, champion)
+    about = {"digest": digest, "weights": weights, "seconds": seconds}
+    found[f"{start}/individuals/{champion}/weights"] = about
+    found[f"{start}/individuals/{champion}/genome"] = _text(players.genome(folder, champion)[0])
+    for name in reversed(names):
+        data = b"".join(players.film(folder, name, 0, PICTURES))
+        if (reason := _refusal(data)) is not None:
+            raise InputError(reason)
+        if len(data) > MAX_FILM:
+            break
+        found[f"{start}/individuals/{name}/film?seed=0&pictures={PICTURES}"] = _text(data)
+    return found
+
+
+def _refusal(film: bytes) -> str | None:
+    """What a film says that is an error from its first record on."""
+    length, _ = struct.unpack_from(">II", film)
+    return msgspec.json.decode(film[8 : 8 + length]).get("detail")
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _written(name: str, found: dict[str, Any]) -> bytes:
+    """The page with its style, its scripts and its answers inside, and leave for nothing else."""
+    files = {name: data.decode() for name, (data, _) in page().items()}
+    charts, style = _harmless(files["plotly.js"]), files["style.css"]
+    script = _harmless(bundle(files))
+    # As text of a script that is none, it must not seem to end it.
+    data = msgspec.json.encode(found).decode().replace("<", "\\u003c")
+    policy = (
+        f"default-src 'none'; script-src {_hash(charts)} {_hash(script)}; "
+        f"style-src {_hash(style)}; img-src blob: data:; base-uri 'none'; form-action 'none'"
+    )
+    parts = {
+        '<meta charset="utf-8">': '<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+        "<title>Germline</title>": f"<title>{html.escape(name)} · Germline</title>",
+        '<link rel="stylesheet" href="/page/style.css">': f"<style>{style}</style>",
+        '<script defer src="/page/plotly.js"></script>': f"<script>{charts}</script>",
+        '<script type="module" src="/page/main.js"></script>': ""
+        f'<script type="application/json" id="answers">{data}</script>\n'
+        f'<script type="module">{script}</script>',
+    }
+    text = files["index.html"]
+    for old, new in parts.items():
+        before, there, after = text.partition(old)
+        assert there, old
+        text = before + new + after
+    return text.encode()
+
+
+def bundle(files: dict[str, str], first: str = "main.js") -> str:
+    """All modules as one: what is imported stands before whoever imports it, each once."""
+    order: list[str] = []
+
+    def visit(name: str) -> None:
+        if name not in order:
+            for other in _IMPORT.findall(files[name]):
+                visit(other)
+            order.append(name)
+
+    visit(first)
+    return "\n".join(_EXPORT.sub("", _IMPORT.sub("", files[name])) for name in order)
+
+
+def _harmless(script: str) -> str:
+    """A script that HTML does not take for its own end; in strings it means the same."""
+    return script.replace("</script", "<\\/script").replace("<!--", "<\\!--")
+
+
+def _hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"

@@ -1,0 +1,186 @@
+"""Films for many who watch: a few players, kept warm, bounded, and replaced when they end.
+
+The dashboard itself never imports JAX. A film is read from its player as quickly as that plays,
+whether or not the one who watches keeps up, so players are soon free for others.
+"""
+
+import math
+import threading
+import time
+from collections import OrderedDict, deque
+from pathlib import Path
+from weakref import WeakSet
+
+from germline.dashboard.booth import CLOSED, Booth, Job
+from germline.dashboard.reels import Reader, Reel
+from germline.dashboard.requests import PICTURES, Digest, Export, Film, Genome, Weights
+from germline.errors import InputError
+
+WALL = 120.0  # seconds that a request may take
+KEPT = 2**26  # bytes of films that are kept
+HELD = 2**27  # bytes of films that are kept or watched, from which on there is none for others
+
+
+class Busy(Exception):  # noqa: N818 - a state, not a mistake
+    """Too much is asked for; `seconds` is when to ask again."""
+
+    def __init__(self, reason: str, seconds: float) -> None:
+        self.seconds = max(1, math.ceil(seconds))
+        super().__init__(f"{reason}; ask again in {self.seconds} s")
+
+
+class Players:
+    """At most `count` players: the first is started at once, others when all are busy.
+
+    `waiting` more requests may wait; what comes beyond that, or beyond `per_minute` requests in a
+    minute, is refused. Whole films of runs are kept, and cost nothing when they are watched again.
+    """
+
+    def __init__(
+        self, count: int = 2, *, waiting: int = 8, per_minute: int = 120, wall: float = WALL
+    ) -> None:
+        self.most = count + waiting
+        self.per_minute = per_minute
+        self.wall = wall
+        self.closed = False
+        self._changed = threading.Condition()
+        self._jobs: deque[Job] = deque()
+        self._unfinished = 0
+        self._times: deque[float] = deque(maxlen=per_minute)
+        self._kept: OrderedDict[tuple[str, str, int, int], Reel] = OrderedDict()
+        self._reels: WeakSet[Reel] = WeakSet()
+        self._booths = [Booth(self, warm=number == 0) for number in range(count)]
+        for booth in self._booths:
+            booth.start()
+
+    @property
+    def pids(self) -> list[int]:
+        """The processes of the players."""
+        return [booth.player.process.pid for booth in self._booths if booth.player is not None]
+
+    def film(
+        self, folder: Path, name: str, seed: int = 0, pictures: int = PICTURES, run: str = ""
+    ) -> Reader:
+        """Film an individual of a run; with the run's own id, the film is kept under it."""
+        return self._film(Film(_told(folder), name, None, seed, pictures, run))
+
+    def film_of_file(self, data: bytes, seed: int = 0, pictures: int = PICTURES) -> Reader:
+        """Film a genome that somebody sent as a file."""
+        return self._film(Film(file=data, seed=seed, pictures=pictures))
+
+    def _film(self, request: Film) -> Reader:
+        """Begin a film, or give one that is kept; it can be read while it is made."""
+        if not 0 <= request.seed < 2**32:
+            raise InputError(f"seed: {request.seed} is not from 0 to {2**32 - 1}")
+        if not 1 <= request.pictures <= PICTURES:
+            raise InputError(f"pictures: {request.pictures} is not from 1 to {PICTURES}")
+        with self._changed:
+            kept = self._kept.get(_key(request))
+            if kept is not None:
+                self._kept.move_to_end(_key(request))
+                return Reader(kept)
+            if sum(reel.size for reel in self._reels) > HELD:
+                raise Busy("there are too many films that nobody has watched to the end", 10)
+            job = self._add(request)
+            self._reels.add(job.reel)
+        return Reader(job.reel)
+
+    def weights(self, folder: Path, name: str) -> tuple[str, int, float]:
+        """The hash of an individual's weights, how many there are, and the seconds it took."""
+        with self._changed:
+            job = self._add(Weights(_told(folder), name))
+        answer = job.answer.result()
+        assert isinstance(answer, Digest)
+        return answer.digest, answer.weights, answer.seconds
+
+    def genome(self, folder: Path, name: str) -> tuple[bytes, str]:
+        """An individual as a genome file: its bytes, and the ending of its name."""
+        with self._changed:
+            job = self._add(Genome(_told(folder), name))
+        answer = job.answer.result()
+        assert isinstance(answer, Export)
+        return answer.data, answer.ending
+
+    def close(self) -> None:
+        """End all players; what is not finished says so."""
+        with self._changed:
+            self.closed = True
+            for job in self._jobs:
+                job.fail(CLOSED)
+            self._jobs.clear()
+            self._changed.notify_all()
+        for booth in self._booths:
+            if (player := booth.player) is not None:
+                player.process.kill()
+        for booth in self._booths:
+            booth.join()
+
+    def __enter__(self) -> "Players":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _add(self, request: Film | Weights | Genome) -> Job:
+        """Let a request wait for a player, unless there is too much; under the lock."""
+        if self.closed:
+            raise InputError(CLOSED)
+        if self._unfinished >= self.most:
+            raise Busy(f"{self._unfinished} films and files are being made or wait", 5)
+        now = time.monotonic()
+        if len(self._times) == self.per_minute and now - self._times[0] < 60:
+            reason = f"more than {self.per_minute} films and files a minute"
+            raise Busy(reason, self._times[0] + 60 - now)
+        self._times.append(now)
+        job = Job(request)
+        self._jobs.append(job)
+        self._unfinished += 1
+        self._changed.notify_all()
+        return job
+
+    def next_for(self, booth: Booth) -> Job | None:
+        """The next job for a booth; one without a player leaves it to one that has an idle one."""
+
+        def mine() -> bool:
+            others = any(b.idle and b.staffed for b in self._booths if b is not booth)
+            return bool(self._jobs) and (booth.staffed or not others)
+
+        with self._changed:
+            while True:
+                self._changed.wait_for(lambda: self.closed or mine())
+                if self.closed:
+                    return None
+                job = self._jobs.popleft()
+                if not job.unwanted:
+                    booth.idle = False
+                    # Others may have left it to this one, and are to look at the next.
+                    self._changed.notify_all()
+                    return job
+                self._unfinished -= 1
+
+    def finished(self, booth: Booth) -> None:
+        """A booth is free for the next job."""
+        with self._changed:
+            booth.idle = True
+            self._unfinished -= 1
+            self._changed.notify_all()
+
+    def keep(self, job: Job) -> None:
+        """Keep a whole film of a run; those that nobody watched for longest make room."""
+        if not (isinstance(job.request, Film) and job.request.run and job.request.file is None):
+            return
+        with self._changed:
+            self._kept[_key(job.request)] = job.reel
+            while sum(reel.size for reel in self._kept.values()) > KEPT:
+                self._kept.popitem(last=False)
+
+
+def _told(folder: Path) -> str:
+    """A folder as players are told of it, who are elsewhere on the disk."""
+    return str(folder.absolute())
+
+
+def _key(request: Film) -> tuple[str, str, int, int]:
+    """What a kept film is known by; of uploads, and where no run is given, none is."""
+    run = request.run if request.file is None else ""
+    return run, request.id, request.seed, request.pictures

@@ -1,0 +1,113 @@
+"""Serving the dashboard: to this machine alone, or to others with a token and a certificate."""
+
+import socket
+import ssl
+from collections.abc import Callable, Sequence
+from ipaddress import ip_address
+from pathlib import Path
+
+import uvicorn
+
+from germline.dashboard import app
+from germline.dashboard.films import Players
+from germline.errors import InputError
+
+PORT = 8420
+CONNECTIONS = 200  # at once, beyond which callers are sent away
+LEAVE = 2  # seconds for calls that are under way when the server is to end
+
+
+def serve(
+    folder: Path,
+    *,
+    host: str = "127.0.0.1",
+    port: int = PORT,
+    token: str | None = None,
+    certificate: Path | None = None,
+    key: Path | None = None,
+    insecure: bool = False,
+    names: Sequence[str] = (),
+    ready: Callable[[str], None] = lambda url: None,
+) -> None:
+    """Serve the runs of a folder until a signal comes; `ready` hears where, once it answers."""
+    local = loopback(host)
+    check(host, token, certificate, key, insecure=insecure)
+    listener = _listen(host, port)
+    with listener, Players() as players:
+        made = app.create(
+            folder,
+            players,
+            token=token,
+            hosts=[host, *names, *(() if local else (socket.gethostname(),))],
+            local=local,
+            secure=certificate is not None,
+        )
+        config = uvicorn.Config(
+            made,
+            ssl_certfile=certificate,
+            ssl_keyfile=key,
+            log_level="error",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            ws="none",
+            lifespan="off",
+            limit_concurrency=CONNECTIONS,
+            timeout_graceful_shutdown=LEAVE,
+        )
+        scheme = "http" if certificate is None else "https"
+        shown = f"[{host}]" if ":" in host else host
+        listener.listen()
+        ready(f"{scheme}://{shown}:{listener.getsockname()[1]}/")
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+def check(
+    host: str, token: str | None, certificate: Path | None, key: Path | None, *, insecure: bool
+) -> None:
+    """Refuse to be reached by others without a token and a certificate, unless that is wanted."""
+    if (certificate is None) != (key is None):
+        raise InputError("--certificate and --key: one needs the other")
+    if certificate is not None and key is not None:
+        try:
+            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, key)
+        except OSError as error:  # of which ssl's errors are a kind
+            reason = error.strerror or error
+            raise InputError(f"{certificate}: is no certificate of {key}: {reason}") from None
+    if loopback(host) or insecure:
+        return
+    if token is None:
+        raise InputError(
+            f"--host: {host} can be reached by others, who need a token: set GERMLINE_TOKEN or "
+            "--token-file, or choose --insecure"
+        )
+    if certificate is None:
+        raise InputError(
+            f"--host: {host} can be reached by others, and the token would travel in the clear: "
+            "give --certificate and --key, or choose --insecure"
+        )
+
+
+def loopback(host: str) -> bool:
+    """Whether nobody but this machine can reach an address."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """A socket at an address, bound but not listened at yet."""
+    try:
+        kind, *_, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        made = socket.socket(kind, socket.SOCK_STREAM)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            made.bind(place)
+        except OSError:
+            made.close()
+            raise
+    except OSError as error:
+        hint = "; choose another with --port, or any with --port 0" if port else ""
+        raise InputError(f"{host}:{port}: {error.strerror or error}{hint}") from None
+    return made

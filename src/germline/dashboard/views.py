@@ -1,0 +1,155 @@
+"""What is told of a run: its line in the table, its curves, its workers, a population."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from germline.dashboard import answers
+from germline.dashboard.answers import Numbers
+from germline.dashboard.index import QUANTILES
+from germline.dashboard.library import View
+from germline.errors import InputError
+from germline.run import columns, outline
+from germline.run import spec as specs
+
+SPARKS = 60  # points of a sparkline
+_REPORTED = ("best", "mean", "median", "elite", "sigma", "evaluations", "failures")
+_SOMETIMES = ("novelty", "archive", "reward_weight", "cap")
+_SUMMED = ("frames", "steps", "seconds", "cost")
+
+
+def row(view: View) -> answers.Row:
+    """The run's line in the table."""
+    return answers.Row(**_facts(view))
+
+
+def run(view: View) -> answers.Run:
+    """The run with its spec and its sessions."""
+    text = (view.store.folder / "spec.toml").read_text(errors="replace")
+    sessions = [answers.Session(*session) for session in view.store.worked()]
+    return answers.Run(**_facts(view), spec=text, sessions=sessions)
+
+
+def _facts(view: View) -> dict[str, Any]:
+    spec = specs.read(view.store.folder / "spec.toml")
+    progress, totals = view.progress, view.store.totals(view.progress)
+    state = outline.state(view.store.folder, spec.stop, progress, totals)
+    elites = [report.elite for report, _ in progress]
+    pruned = view.store.pruned
+    return {
+        "key": view.key,
+        "name": view.name,
+        "title": spec.name,
+        "task": outline.subject(spec.task),
+        "task_kind": spec.task["name"],
+        "policy": spec.policy["name"],
+        "algorithm": spec.algorithm["name"],
+        "arithmetic": spec.arithmetic,
+        "seed": spec.seed,
+        "state": state.name,
+        "finished_by": state.finished_by,
+        "evaluations": view.evaluations,
+        "failures": sum(report.failures for report, _ in progress),
+        "best": max(elites, default=None),
+        "elite": elites[-1] if elites else None,
+        "champion": progress[-1][0].champion if progress else None,
+        **totals._asdict(),
+        "seconds_to_go": state.to_go and state.to_go.seconds,
+        "cost_to_go": state.to_go and state.to_go.cost,
+        "pruned": pruned and pruned.generation,
+        "playable": unplayable(spec),
+        "sparkline": [elites[i] for i in thinned(len(elites), SPARKS)],
+    }
+
+
+def unplayable(spec: specs.Spec) -> str | None:
+    """Why individuals of a run cannot be played here; None if they can."""
+    if spec.imports:
+        return (
+            f"This run imports {', '.join(spec.imports)}, which is running code; "
+            "play it with: germline play RUN:ID --trust"
+        )
+    return None
+
+
+def curves(view: View, points: int) -> answers.Curves:
+    """What every generation came to, evenly thinned to so many."""
+    progress = view.progress
+    picked = thinned(len(progress), points)
+    reports = [progress[i][0] for i in picked]
+    totals = [progress[i][1] for i in picked]
+    found: dict[str, Numbers] = {"generation": list(map(float, picked))}
+    found |= {name: [getattr(report, name) for report in reports] for name in _REPORTED}
+    for name in _SOMETIMES:
+        values = [getattr(report, name) for report in reports]
+        if any(value is not None for value in values):
+            found[name] = values
+    found |= {name: [getattr(total, name) for total in totals] for name in _SUMMED}
+    evaluations = np.cumsum([report.evaluations for report, _ in progress])
+    found["frames_per_second"] = _rates([t.frames for t in totals], found["seconds"])
+    played = evaluations[picked].tolist() if picked else []
+    found["evaluations_per_second"] = _rates(played, found["seconds"])
+    return answers.Curves(len(progress), found)
+
+
+def bands(view: View, points: int) -> answers.Bands:
+    """Quantiles of the fitness in some generations, as far as they were read."""
+    read = view.read()
+    known = view.index.bands(thinned(len(view.progress), points))
+    found: dict[str, Numbers] = {"generation": list(map(float, known))}
+    for place, quantile in enumerate(QUANTILES):
+        found[f"q{round(100 * quantile):02}"] = [values[place] for values in known.values()]
+    return answers.Bands(read, found)
+
+
+def workers(view: View) -> answers.Workers:
+    """Who worked at the last finished generation."""
+    if not view.progress:
+        return answers.Workers(None, 0, [])
+    last = view.progress[-1][0]
+    rows = view.store.rows(
+        "SELECT worker, count(*), sum(microseconds) / 1e6 FROM evaluations "
+        "WHERE generation = ? AND returns IS NOT NULL GROUP BY worker",
+        (last.generation,),
+    )
+    texts = view.store.texts
+    found = [
+        answers.Worker(texts.get(worker, ""), count, busy / count, busy)
+        for worker, count, busy in rows
+    ]
+    return answers.Workers(last.generation, last.failures, sorted(found, key=lambda w: w.name))
+
+
+def population(view: View, generation: int, x: str, y: str) -> answers.Population:
+    """Two numbers of everybody who played in a finished generation."""
+    report = view.report(generation)
+    names = columns.names(view.store, generation)
+    for name in (x, y):
+        if name not in names:
+            raise InputError(f"{name[:40]}: is not recorded; there are {', '.join(names[:12])}")
+    found = columns.population(view.store, generation, [x, y])
+    return answers.Population(
+        generation,
+        report.evaluations,
+        report.failures,
+        names,
+        found[x].tolist(),
+        found[y].tolist(),
+        columns.ids(found["individual"]),
+        report.champion,
+    )
+
+
+def thinned(count: int, points: int) -> list[int]:
+    """Evenly spaced places, at most so many, the first and the last among them."""
+    if count <= points:
+        return list(range(count))
+    return sorted(set(np.linspace(0, count - 1, points).round().astype(int).tolist()))
+
+
+def _rates(amounts: Sequence[float], seconds: Sequence[float | None]) -> Numbers:
+    """What was done per second between one place and the next."""
+    done, took = np.diff([0.0, *amounts]), np.diff(np.array([0.0, *seconds], float))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(took > 0, done / took, np.nan).tolist()
