@@ -504,6 +504,28 @@ EXPORT = {
         "export evaluations damaged --out x.csv",
         "damaged/run.db: cannot be",
     ),
+    "page nowhere": ("export --html cart", "Missing option '--out'; see germline export html"),
+    "page of no run": ("export --html none --out x.html", "none: is not a run: it has no run.db"),
+    "page of runs": ("export --html . --out x.html", ".: is not a run: it has no run.db"),
+    "page of nothing": ("export --html begun --out x.html", "begun: has nothing to show yet"),
+    "page of damage": ("export --html damaged --out x.html", "run.db: cannot be"),
+    "page on a file": ("export html cart --out old.csv", "old.csv: is there already; use --force"),
+    "page in no folder": ("export html cart --out none/x.html", "none/x.html: cannot be written"),
+}
+
+DASHBOARD = {
+    "dashboard of nothing": ("dashboard none", "none: is not a folder; runs are begun with"),
+    "dashboard of a file": ("dashboard gym.toml", "gym.toml: is not a folder"),
+    "dashboard for all": ("dashboard . --host 0.0.0.0", "--host: 0.0.0.0 can be reached by others"),
+    "dashboard at no port": ("dashboard . --port 99999", "Invalid value for '--port'"),
+    "dashboard nowhere": ("dashboard . --host no.such.host.invalid --insecure", "no.such.host"),
+    "dashboard without a key": ("dashboard . --certificate x.pem", "one needs the other"),
+    "dashboard with no pair": (
+        "dashboard . --certificate gym.toml --key gym.toml",
+        "gym.toml: is no certificate of gym.toml",
+    ),
+    "dashboard with no token": ("dashboard . --token-file none", "none: "),
+    "two dashboards": ("dashboard cart run", "unexpected extra argument(s) (run)"),
 }
 
 GENOMES = {
@@ -621,6 +643,7 @@ TABLE = {
     **RUNS,
     **PLAY,
     **EXPORT,
+    **DASHBOARD,
     **GENOMES,
     **IMPORTS,
 }
@@ -762,5 +785,5 @@ def test_mistakes_through_the_real_command(case, here):
 
 
 def test_the_tables_share_no_name():
-    parts = USAGE, FILES, SPECS, PAPER, RUNS, PLAY, EXPORT, GENOMES, IMPORTS
+    parts = USAGE, FILES, SPECS, PAPER, RUNS, PLAY, EXPORT, DASHBOARD, GENOMES, IMPORTS
     assert len(TABLE) == sum(map(len, parts)) >= 80

@@ -32,9 +32,10 @@ _EXPORT = re.compile(r"^export ", re.MULTILINE)
 
 def export(folder: Path, *, film: bool = True, warn: Callable[[str], None]) -> bytes:
     """The file of a run; `warn` hears why there is no film, if one was wanted."""
-    library = Library(folder)
-    if library.runs() != [key := library.key(library.folder)]:
+    if not (folder / "run.db").is_file():
         raise InputError(f"{folder}: is not a run: it has no run.db")
+    library = Library(folder)
+    key = library.key(library.folder)
     with library.open(key) as view:
         if not view.progress:
             raise InputError(f"{folder}: has nothing to show yet: no generation is finished")

@@ -320,10 +320,8 @@ class Store:
         found = list(known)
         before = found[-1][1] if found else NOTHING
         frames, steps = before.frames, before.steps
-        rows = self.rows(
-            "SELECT report, seconds, cost FROM generations WHERE number >= ? ORDER BY number",
-            (len(found),),
-        )
+        query = "SELECT report, seconds, cost FROM generations WHERE number >= ? ORDER BY number"
+        rows = list(self.rows(query, (len(found),)))
         with self.sound():
             for data, seconds, cost in rows:
                 report = msgspec.msgpack.decode(data, type=Report)
