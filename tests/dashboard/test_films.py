@@ -15,10 +15,12 @@ import pytest
 from PIL import Image
 
 import runs
+from engines import until
 from germline import blobs, files, policies
 from germline.api import Run
 from germline.dashboard import booth, films
-from germline.dashboard.films import Busy, Players
+from germline.dashboard.films import Players
+from germline.dashboard.library import Busy
 from germline.dashboard.pictures import Pictures
 from germline.decode import Decoder
 from germline.errors import InputError
@@ -253,6 +255,31 @@ def test_the_film_that_was_not_watched_for_longest_makes_room(players, cartpole,
     with pytest.raises(Busy):
         players.film(folder, name, 1, run="two")
     b"".join(players.film(folder, name, 2, run="two"))
+
+
+def test_films_that_are_left_standing_make_room_and_none_stays_after_its_reader(monkeypatch):
+    with Players(1) as players:
+        standing = players.film_of_file(sent())
+        until(lambda: standing._reel.done, "the film is made")
+        monkeypatch.setattr(films, "HELD", standing._reel.size - 1)
+        with pytest.raises(Busy, match="nobody has watched to the end"):
+            players.film_of_file(sent())
+        monkeypatch.setattr(films, "IDLE", 0.0)
+        again = b"".join(players.film_of_file(sent()))
+        assert b"".join(standing) == b""
+        # The pictures of a film that was read are gone with its reader, though nothing else is asked.
+        until(
+            lambda: not [reel for reel in players._reels if reel.size == len(again)], "it is gone"
+        )
+
+
+def test_so_many_files_may_be_played_or_wait():
+    with Players(2) as players:
+        readers = [players.film_of_file(b"") for _ in range(films.FILES)]
+        with pytest.raises(Busy, match="2 files are being played or wait"):
+            players.film_of_file(b"")
+        assert len([b"".join(reader) for reader in readers]) == films.FILES
+        until(lambda: players._files == 0, "both are done")
 
 
 def test_so_many_may_wait():

@@ -1,19 +1,26 @@
 """What the dashboard tells of a run is what the store holds, read by other means."""
 
 import math
+import os
+import random
 import shutil
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 
+import msgspec
 import numpy as np
 import pytest
 from msgspec.json import encode as json
 
+from germline.backends import Serial
 from germline.dashboard import lives, views
 from germline.dashboard.index import Index
-from germline.dashboard.library import Library, MissingError
+from germline.dashboard.library import WAITING, Busy, Library, MissingError
+from germline.dashboard.table import Table, gallery
 from germline.errors import InputError
-from germline.run import history
+from germline.run import history, loop, prune
+from germline.run import spec as specs
 from germline.run.store import Store
-from runs import begin, go_on, golden_store, run, small
+from runs import ALGORITHMS, begin, go_on, golden_store, run, small
 
 
 @pytest.fixture(scope="module")
@@ -107,11 +114,17 @@ def test_curves_are_the_reports_and_keep_both_ends_when_thinned(library, made):
 def test_bands_are_quantiles_of_the_population(library, made, name):
     columns = asked(library, name, views.bands, 100).columns
     with Store.open(made / name) as store:
+        reports = store.reports()
         for place, generation in enumerate(columns["generation"]):
-            expected = np.quantile(fitness(store, generation), [0.05, 0.25, 0.5, 0.75, 0.95])
+            # The last of a strategy is its centre.
+            scored = played(store, generation)
+            some = [s for s in scored if name == "ga" or s.number < 4]
+            means = [math.fsum(s.returns) / len(s.returns) for s in some]
+            expected = np.quantile(means, [0.05, 0.25, 0.5, 0.75, 0.95])
             found = [columns[q][place] for q in ("q05", "q25", "q50", "q75", "q95")]
             assert found == pytest.approx(expected)
     assert columns["generation"] == list(range(6 if name != "brittle" else 4))
+    assert columns["q50"] == pytest.approx([report.median for report in reports])
 
 
 @pytest.mark.parametrize("name", ["ga", "brittle"])
@@ -250,6 +263,152 @@ def test_a_run_that_goes_on_is_read_on(tmp_path):
         assert columns["generation"] == list(range(generations))
     whole = Library(tmp_path)
     assert asked(whole, "run", views.bands, 100).columns == columns
+
+
+class Late(Serial):
+    """Four hands, any of which may be the next to be done."""
+
+    def __init__(self):
+        super().__init__(trust=True)
+        self.random = random.Random(5)
+
+    def results(self, timeout):
+        self._batches.rotate(self.random.randrange(8))
+        yield from super().results(timeout)
+
+    def workers(self):
+        (status,) = super().workers()
+        return [msgspec.structs.replace(status, slots=4)]
+
+
+def test_without_a_barrier_a_generation_is_what_arrived_in_it(tmp_path):
+    rolling = ALGORITHMS["ga"] | {"name": "async-ga"}
+    folder = begin(tmp_path / "run", small({"stop.generations": 1, "algorithm": rolling}))
+    live = Library(tmp_path)
+    with Late() as backend:
+        for generations in range(1, 9):
+            changes = {"stop.generations": generations}
+            resolved = specs.resolve(specs.read(folder / "spec.toml", changes), trust=True)
+            loop.evolve(folder, resolved, backend)
+            asked(live, "run", views.bands, 100)
+    with Store.open(folder) as store:
+        reports, arrivals = store.reports(), list(store.arrivals())
+    ends = np.cumsum([report.evaluations for report in reports])
+    assert any(  # stragglers
+        arrival.result.key.generation < generation
+        for generation, end in enumerate(ends)
+        for arrival in arrivals[end - reports[generation].evaluations : end]
+    )
+    fresh = Library(tmp_path)
+    bands = asked(live, "run", views.bands, 100).columns
+    assert bands == asked(fresh, "run", views.bands, 100).columns
+    assert bands["q50"] == pytest.approx([report.median for report in reports])
+    for report in reports:
+        found = asked(live, "run", views.population, report.generation, "number", "fitness")
+        assert np.mean(found.y) == pytest.approx(report.mean)
+    champion = reports[-1].champion
+    with Store.open(folder) as store:
+        expected = history.lineage(store, champion)
+    line = asked(live, "run", lives.lineage, champion)
+    told = {a.id for a in arrivals[: ends[-1]]}
+    assert [one.id for one in line.ancestors] == [one.id for one in expected]
+    assert all(one.episodes > 0 for one in line.ancestors if one.id in told)
+    assert json(line) == json(asked(fresh, "run", lives.lineage, champion))
+    workers = asked(live, "run", views.workers)
+    assert sum(worker.evaluations for worker in workers.workers) == reports[-1].evaluations
+
+
+def test_of_a_pruned_run_there_are_no_parts_shown_as_wholes(tmp_path, made):
+    prune.prune(made / "ga", tmp_path / "pruned", trust=True)
+    library = Library(tmp_path)
+    row = asked(library, "pruned", views.row)
+    assert (row.pruned, row.generations) == (6, 6)
+    assert len(asked(library, "pruned", views.curves, 100).columns["mean"]) == 6
+    assert asked(library, "pruned", views.bands, 100).columns["generation"] == []
+    assert asked(library, "pruned", views.workers).workers == []
+    with pytest.raises(MissingError, match="only a part of it was kept by prune"):
+        asked(library, "pruned", views.population, 5, "steps", "fitness")
+    assert asked(library, "pruned", lives.individual, row.champion).id == row.champion
+
+
+def test_of_a_huge_population_some_are_shown(library, monkeypatch):
+    whole = asked(library, "ga", views.population, 3, "number", "fitness")
+    monkeypatch.setattr(views, "MAX_POINTS", 4)
+    some = asked(library, "ga", views.population, 3, "number", "fitness")
+    assert (len(some.x), some.evaluations) == (3, whole.evaluations)
+    assert some.x == whole.x[::2]
+
+
+def test_an_older_copy_of_a_run_is_read_anew(tmp_path):
+    folder = begin(tmp_path / "run", small())
+    go_on(folder, {"stop.generations": 2})
+    shutil.copytree(folder, tmp_path / ".before")
+    go_on(folder, {"stop.generations": 4})
+    library = Library(tmp_path)
+    assert asked(library, "run", views.row).generations == 4
+    shutil.rmtree(folder)
+    (tmp_path / ".before").rename(folder)
+    assert asked(library, "run", views.row).generations == 2
+    assert asked(library, "run", views.bands, 9).columns["generation"] == [0, 1]
+
+
+def test_calls_about_one_run_do_not_pile_up(library):
+    key = key_of(library, "ga")
+    with ThreadPoolExecutor(WAITING) as pool, library.open(key):
+        # One has it open, all but one others wait, and one more is sent away.
+        calls = [pool.submit(asked, library, "ga", views.row) for _ in range(WAITING)]
+        done, _ = wait(calls, 60, FIRST_COMPLETED)
+        assert [type(call.exception()) for call in done] == [Busy]
+        row = Table(library)._row(key)
+        assert row.error.startswith("16 calls about this run are waiting")
+
+
+def test_rows_are_made_anew_when_a_run_has_changed(tmp_path):
+    folder = begin(tmp_path / "run", small())
+    library = Library(tmp_path)
+    table = Table(library)
+    for generations in (1, 3):
+        go_on(folder, {"stop.generations": generations})
+        assert [row.generations for row in table.rows()] == [generations]
+    for path in folder.iterdir():
+        os.utime(path, (10**9, 10**9))
+    first = table.rows()[0]
+    assert table.rows()[0] is first
+    shutil.rmtree(folder)
+    library._looked = -9.0
+    assert table.rows() == []
+
+
+def test_names_and_files_may_be_odd(made, tmp_path):
+    odd = tmp_path / os.fsdecode(b"caf\xe9")
+    shutil.copytree(made / "ga", odd)
+    for name, spoil in {
+        "fifo": lambda folder: os.mkfifo(folder / "lock"),
+        "folder": lambda folder: (folder / "spec.toml").mkdir(),
+        "bare": lambda folder: None,
+    }.items():
+        shutil.copytree(made / "ga", tmp_path / name)
+        (tmp_path / name / "lock").unlink()
+        if name != "fifo":
+            (tmp_path / name / "spec.toml").unlink()
+        spoil(tmp_path / name)
+    library = Library(tmp_path)
+    rows = {row.name: row for row in Table(library).rows()}
+    assert rows["caf\ufffd"].generations == 6
+    assert rows["fifo"].error == "fifo/lock: is a link or of another kind, and not followed"
+    assert rows["folder"].error.startswith("folder/spec.toml: is a link or of another kind")
+    assert "spec.toml" in rows["bare"].error
+    assert {card.name for card in gallery(library, "", 9).cards} == {"caf\ufffd"}
+
+
+def test_the_gallery_has_the_best_of_every_task_first(library):
+    found = gallery(library, "", 2)
+    everything = gallery(library, "", 100)
+    assert len(found.cards) == 2 < found.total == len(everything.cards)
+    assert {card.task for card in found.cards} == set(found.tasks) == {"brittle", "positive"}
+    for task in found.tasks:
+        best = max(card.elite for card in everything.cards if card.task == task)
+        assert [card.elite for card in found.cards if card.task == task] == [best]
 
 
 def test_another_run_in_the_same_folder_is_another(tmp_path):

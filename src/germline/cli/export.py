@@ -107,8 +107,7 @@ def html(
     from germline.dashboard.export import export
 
     disk.check_writable(out, replace=force)
-    with options.signals():
-        data = export(run, film=film, warn=lambda text: typer.echo(f"germline: {text}", err=True))
+    data = export(run, film=film, warn=lambda text: typer.echo(f"germline: {text}", err=True))
     disk.save(out, data, replace=force)
     say(f"{out}: {len(data):,} bytes")
 

@@ -235,9 +235,10 @@ class Card:
 
 @dataclass(frozen=True)
 class Gallery:
-    """The best genomes of a task, or of all of them, and which tasks there are."""
+    """The best genomes, of `total` champions, and which tasks there are."""
 
     tasks: list[str]
+    total: int
     cards: list[Card]
 
 

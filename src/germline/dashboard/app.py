@@ -3,6 +3,7 @@
 Calls read stores and nothing else; what needs JAX is done by players, programs of their own.
 """
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,16 +20,19 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 import germline
 from germline.dashboard import answers, lives, views
 from germline.dashboard.assets import page
-from germline.dashboard.films import Busy, Players
-from germline.dashboard.guard import COOKIE, Guard, Keeper
-from germline.dashboard.library import Library, MissingError
+from germline.dashboard.films import Players
+from germline.dashboard.guard import Guard, Keeper
+from germline.dashboard.library import Busy, Library, MissingError, readable
 from germline.dashboard.reels import Reader
+from germline.dashboard.table import Table, gallery
 from germline.errors import InputError
 from germline.run import spec as specs
 
 FILM = "application/x-germline-film"
-MAX_UPLOAD = 2**26
-PER_RUN = 3  # cards of a run
+MAX_UPLOAD = 2**25
+MAX_BODY = 2**14  # of calls that take no file
+UPLOADS = 2  # files that are received at once
+RECEIVING = 60.0  # seconds that a file may take to arrive
 
 Key = Annotated[str, InPath(pattern="^[0-9a-f]{16}$", description="The key of a run.")]
 Id = Annotated[
@@ -51,13 +55,14 @@ def create(
     *,
     token: str | None = None,
     hosts: Sequence[str] = (),
+    port: int = 0,
     local: bool = True,
     secure: bool = False,
 ) -> ASGIApp:
     """The guarded application over the runs of a folder.
 
     `local` is whether nobody else can reach it, `secure` whether it is served by TLS, `hosts` are
-    further names that it is asked for by.
+    further names that it is asked for by, and `port` tells its cookie from those of others.
     """
     library = Library(folder)
     app = FastAPI(
@@ -66,39 +71,41 @@ def create(
         docs_url=None,  # which would be fetched from elsewhere
         redoc_url=None,
         responses={
-            code: {"model": answers.Problem} for code in (401, 403, 404, 413, 422, 429, 503)
+            code: {"model": answers.Problem} for code in (401, 403, 404, 408, 413, 422, 429, 503)
         },
     )
-    keeper = Keeper(token)
+    keeper = Keeper(token, port)
     _add_errors(app, library)
     _add_page(app)
     _add_runs(app, library)
     _add_films(app, library, players)
     _add_login(app, keeper, secure=secure)
-    return Guard(app, keeper, hosts, local=local)
+    return Guard(app, keeper, hosts, local=local, sizes={"/api/film": MAX_UPLOAD, "": MAX_BODY})
 
 
 def _add_login(app: FastAPI, keeper: Keeper, *, secure: bool) -> None:
     @app.post("/api/login", status_code=204)
-    def login(given: Login) -> Response:
+    async def login(given: Login, request: Request) -> Response:
         """Exchange the token for a cookie."""
-        if not keeper.needed:
-            return Response(status_code=204)
-        if not keeper.patient:
-            raise HTTPException(429, "There were many wrong tokens; wait for a minute.")
-        if not keeper.accepts(given.token):
-            raise HTTPException(401, "That is not the token of this server.")
         answer = Response(status_code=204)
-        answer.set_cookie(COOKIE, keeper.cookie, httponly=True, samesite="strict", secure=secure)
+        if keeper.needed:
+            refusal = keeper.refusal(given.token, request.client.host if request.client else "")
+            if refusal is not None:
+                raise HTTPException(*refusal)
+            answer.set_cookie(
+                keeper.name, keeper.cookie, httponly=True, samesite="strict", secure=secure
+            )
         return answer
 
 
 def _add_runs(app: FastAPI, library: Library) -> None:
+    table = Table(library)
+
     @app.get("/api/runs", response_model=answers.Runs)
     def runs() -> Response:
         """All runs of the folder."""
-        rows = [_row(library, key) for key in library.runs()]
-        return _json(answers.Runs(library.folder.name, germline.__version__, rows))
+        name = readable(library.folder.name)
+        return _json(answers.Runs(name, germline.__version__, table.rows()))
 
     @app.get("/api/runs/{run}", response_model=answers.Run)
     def run(run: Key) -> Response:
@@ -145,15 +152,16 @@ def _add_runs(app: FastAPI, library: Library) -> None:
             return _json(lives.individual(view, individual))
 
     @app.get("/api/gallery", response_model=answers.Gallery)
-    def gallery(
+    def best(
         task: Annotated[str, Query(max_length=200)] = "",
         count: Annotated[int, Query(ge=1, le=100)] = 24,
     ) -> Response:
         """The best genomes, by task and score."""
-        return _json(_gallery(library, task, count))
+        return _json(gallery(library, task, count))
 
 
 def _add_films(app: FastAPI, library: Library, players: Players) -> None:
+    receiving = 0  # touched by the event loop alone
     streamed: dict[int | str, dict[str, Any]] = {
         200: {"content": {FILM: {"schema": {"type": "string", "format": "binary"}}}}
     }
@@ -197,12 +205,18 @@ def _add_films(app: FastAPI, library: Library, players: Players) -> None:
     )
     async def film_of_file(request: Request, seed: Seed = 0) -> Response:
         """The play of a genome file, which names registered tasks only."""
-        data = bytearray()
-        async for part in request.stream():
-            data += part
-            if len(data) > MAX_UPLOAD:
-                raise HTTPException(413, f"A genome file has at most {MAX_UPLOAD >> 20} MiB.")
-        return Streamed(await run_in_threadpool(players.film_of_file, bytes(data), seed))
+        nonlocal receiving
+        if receiving >= UPLOADS:
+            raise Busy(f"{receiving} files are on their way", 5)
+        receiving += 1
+        try:
+            async with asyncio.timeout(RECEIVING):
+                data = await request.body()
+        except TimeoutError:
+            raise HTTPException(408, f"The file was not here after {RECEIVING:.0f} s.") from None
+        finally:
+            receiving -= 1
+        return Streamed(await run_in_threadpool(players.film_of_file, data, seed))
 
     @app.get("/api/runs/{run}/individuals/{individual}/weights", response_model=answers.Weights)
     def weights(run: Key, individual: Id) -> Response:
@@ -225,11 +239,11 @@ def _add_films(app: FastAPI, library: Library, players: Players) -> None:
 
 def _add_page(app: FastAPI) -> None:
     @app.get("/", include_in_schema=False)
-    def index() -> Response:
+    async def index() -> Response:
         return _file("index.html")
 
     @app.get("/page/{name}", include_in_schema=False)
-    def file(name: str) -> Response:
+    async def file(name: str) -> Response:
         return _file(name)
 
 
@@ -242,6 +256,10 @@ def _add_errors(app: FastAPI, library: Library) -> None:
     def refused(request: Request, error: InputError) -> Response:
         return problem(404 if isinstance(error, MissingError) else 422, error)
 
+    @app.exception_handler(OSError)
+    def unreadable(request: Request, error: OSError) -> Response:
+        return problem(404, f"{error.filename or 'a file'}: {error.strerror or error}")
+
     @app.exception_handler(Busy)
     def busy(request: Request, error: Busy) -> Response:
         return problem(429, error, {"Retry-After": str(error.seconds)})
@@ -251,28 +269,6 @@ def _add_errors(app: FastAPI, library: Library) -> None:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
         return problem(422, f"{place}: {first['msg']}")
-
-
-def _row(library: Library, key: str) -> answers.Row:
-    """A run's line, or why it cannot be read."""
-    try:
-        with library.open(key) as view:
-            return views.row(view)
-    except (InputError, OSError) as error:
-        return answers.Row(key, library.name(key), error=library.within(error))
-
-
-def _gallery(library: Library, task: str, count: int) -> answers.Gallery:
-    cards: list[answers.Card] = []
-    for key in library.runs():
-        try:
-            with library.open(key) as view:
-                cards += lives.cards(view, PER_RUN)
-        except (InputError, OSError):
-            continue
-    cards.sort(key=lambda card: (card.task, -(card.elite or 0.0), card.name))
-    tasks = sorted({card.task for card in cards})
-    return answers.Gallery(tasks, [c for c in cards if not task or c.task == task][:count])
 
 
 class Streamed(StreamingResponse):

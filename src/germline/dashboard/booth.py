@@ -100,6 +100,11 @@ class Job:
         self.answer: Future[Digest | Export] = Future()
 
     @property
+    def is_file(self) -> bool:
+        """Whether it holds a file that somebody sent."""
+        return isinstance(self.request, Film) and self.request.file is not None
+
+    @property
     def unwanted(self) -> bool:
         """Whether nobody waits for it any more."""
         return self.reel.left
@@ -140,7 +145,8 @@ class Booth(threading.Thread):
             except Exception as error:  # such as no memory for another process
                 job.fail(f"no film can be made here: {type(error).__name__}: {error}")
             finally:
-                self.pool.finished(self)
+                self.pool.finished(self, job)
+            del job  # with all its pictures, before the next is waited for
         if self.player is not None:
             self.player.end()
 

@@ -71,8 +71,8 @@ def _answers(view: View) -> dict[str, Any]:
             break
         found[f"{start}/individuals/{born.id}"] = msgspec.Raw(answer)
     last = view.progress[-1][0]
-    names = columns.names(view.store, last.generation)
-    if last.evaluations <= MAX_CLOUD:
+    if last.generation >= view.whole and last.evaluations <= MAX_CLOUD:
+        names = columns.names(view.store, view.finished, last.generation)
         x = "behaviour.0" if "behaviour.0" in names else "steps"
         path = f"{start}/population/{last.generation}?x={x}&y=fitness"
         found[path] = views.population(view, last.generation, x, "fitness")
@@ -92,7 +92,7 @@ def _films(players: Players, folder: Path, start: str, names: list[str]) -> dict
         if (reason := _refusal(data)) is not None:
             raise InputError(reason)
         if len(data) > MAX_FILM:
-            break
+            continue
         found[f"{start}/individuals/{name}/film?seed=0&pictures={PICTURES}"] = _text(data)
     return found
 

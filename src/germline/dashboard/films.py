@@ -4,7 +4,6 @@ The dashboard itself never imports JAX. A film is read from its player as quickl
 whether or not the one who watches keeps up, so players are soon free for others.
 """
 
-import math
 import threading
 import time
 from collections import OrderedDict, deque
@@ -12,6 +11,7 @@ from pathlib import Path
 from weakref import WeakSet
 
 from germline.dashboard.booth import CLOSED, Booth, Job
+from germline.dashboard.library import Busy
 from germline.dashboard.reels import Reader, Reel
 from germline.dashboard.requests import PICTURES, Digest, Export, Film, Genome, Weights
 from germline.errors import InputError
@@ -19,14 +19,8 @@ from germline.errors import InputError
 WALL = 120.0  # seconds that a request may take
 KEPT = 2**26  # bytes of films that are kept
 HELD = 2**27  # bytes of films that are kept or watched, from which on there is none for others
-
-
-class Busy(Exception):  # noqa: N818 - a state, not a mistake
-    """Too much is asked for; `seconds` is when to ask again."""
-
-    def __init__(self, reason: str, seconds: float) -> None:
-        self.seconds = max(1, math.ceil(seconds))
-        super().__init__(f"{reason}; ask again in {self.seconds} s")
+IDLE = 30.0  # seconds after which a film that is not read on may be given up
+FILES = 2  # genome files that are played or wait
 
 
 class Players:
@@ -45,7 +39,7 @@ class Players:
         self.closed = False
         self._changed = threading.Condition()
         self._jobs: deque[Job] = deque()
-        self._unfinished = 0
+        self._unfinished = self._files = 0
         self._times: deque[float] = deque(maxlen=per_minute)
         self._kept: OrderedDict[tuple[str, str, int, int], Reel] = OrderedDict()
         self._reels: WeakSet[Reel] = WeakSet()
@@ -79,11 +73,23 @@ class Players:
             if kept is not None:
                 self._kept.move_to_end(_key(request))
                 return Reader(kept)
-            if sum(reel.size for reel in self._reels) > HELD:
-                raise Busy("there are too many films that nobody has watched to the end", 10)
+            if request.file is not None and self._files >= FILES:
+                raise Busy(f"{self._files} files are being played or wait", 5)
+            self._make_room()
             job = self._add(request)
             self._reels.add(job.reel)
         return Reader(job.reel)
+
+    def _make_room(self) -> None:
+        """Give up films that their readers have left standing, if there is too much of them."""
+        if sum(reel.size for reel in self._reels) <= HELD:
+            return
+        kept = set(map(id, self._kept.values()))
+        for reel in list(self._reels):
+            if id(reel) not in kept and time.monotonic() - reel.watched > IDLE:
+                reel.give_up()
+        if sum(reel.size for reel in self._reels) > HELD:
+            raise Busy("there are too many films that nobody has watched to the end", 10)
 
     def weights(self, folder: Path, name: str) -> tuple[str, int, float]:
         """The hash of an individual's weights, how many there are, and the seconds it took."""
@@ -135,6 +141,7 @@ class Players:
         job = Job(request)
         self._jobs.append(job)
         self._unfinished += 1
+        self._files += job.is_file
         self._changed.notify_all()
         return job
 
@@ -157,12 +164,14 @@ class Players:
                     self._changed.notify_all()
                     return job
                 self._unfinished -= 1
+                self._files -= job.is_file
 
-    def finished(self, booth: Booth) -> None:
-        """A booth is free for the next job."""
+    def finished(self, booth: Booth, job: Job) -> None:
+        """A booth is done with a job, and free for the next."""
         with self._changed:
             booth.idle = True
             self._unfinished -= 1
+            self._files -= job.is_file
             self._changed.notify_all()
 
     def keep(self, job: Job) -> None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from germline.run import columns
-from germline.run.columns import Page
+from germline.run.columns import Finished, Page
 from germline.run.store import Store
 
 Array = np.ndarray[Any, Any]
@@ -49,19 +49,19 @@ class Index:
         self.size = 0
         self.generations = 0  # of which all was read
 
-    def read(self, store: Store, finished: int, expected: int) -> float:
-        """Read on for a moment; gives which share of `expected` evaluations was read."""
+    def read(self, store: Store, finished: Finished) -> float:
+        """Read on for a moment; gives which share of the evaluations was read."""
         end = time.monotonic() + PATIENCE
-        while self.size < LIMIT and self.generations < finished:
-            page = columns.page(store, self._after, finished, PIECE)
-            if len(page.episodes):
+        while self.size < LIMIT and self.generations < len(finished.ends):
+            page, self._after = columns.page(store, finished, self._after, PIECE)
+            count = len(page.episodes)
+            if count:
                 self._pages.append(page)
-                self._after = page.last
-                self.size += len(page.episodes)
+                self.size += count
                 self._whole = self._parents = None
-            self.generations = self._after[0] if len(page.episodes) == PIECE else finished
-            if self.generations < finished and time.monotonic() > end:
-                return min(self.size / max(expected, 1), 0.999)
+            self.generations = int(page.told[-1]) if count == PIECE else len(finished.ends)
+            if count == PIECE and time.monotonic() > end:
+                return min(self.size / max(int(finished.ends[-1]), 1), 0.999)
         return 1.0
 
     @property
@@ -77,11 +77,13 @@ class Index:
         """Quantiles of the population's fitness, for those generations that were read."""
         rows = self.rows
         known = [g for g in generations if g not in self._bands and g < self.generations]
-        starts = np.searchsorted(rows.generation, known)
-        ends = np.searchsorted(rows.generation, known, "right")
+        starts = np.searchsorted(rows.told, known)
+        ends = np.searchsorted(rows.told, known, "right")
         for generation, start, end in zip(known, starts, ends, strict=True):
             part = slice(start, end)
             played = (rows.phase[part] == columns.POPULATION) & (rows.episodes[part] > 0)
+            # The centre that strategies perturb plays beside its perturbations, and is none.
+            played &= ~np.isin(rows.individual[part], rows.parent[part])
             fitness = rows.total[part][played] / rows.episodes[part][played]
             self._bands[generation] = (
                 np.quantile(fitness, QUANTILES).tolist() if len(fitness) else []
@@ -130,4 +132,5 @@ class Index:
         return list(zip(*picked, strict=True))
 
 
-_NOTHING = Page(*(np.zeros(0, kind) for kind in ("i4", "i4", "i4", "i8", "i8", "f8", "i4")))
+_KINDS = ("i4", "i4", "i4", "i4", "i8", "i8", "f8", "i4")
+_NOTHING = Page(*(np.zeros(0, kind) for kind in _KINDS))

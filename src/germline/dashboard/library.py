@@ -1,18 +1,23 @@
 """The runs in a folder: found, confined to it, and known by keys that say nothing about paths."""
 
 import hashlib
+import math
 import os
+import stat
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from germline.algorithms.protocols import Report
 from germline.dashboard.index import Index
 from germline.errors import InputError, shorten
+from germline.run import database
+from germline.run.columns import Finished
 from germline.run.stop import Totals
 from germline.run.store import Store
 
@@ -21,20 +26,31 @@ MAX_FOLDERS = 20_000
 MAX_RUNS = 2_000
 FRESH = 1.0  # seconds for which a list of runs is not made anew
 KEPT = 6_000_000  # evaluations that indices of all runs may hold
+WAITING = 16  # calls about one run that may wait for each other
+FILES = ("run.db", "run.db-wal", "run.db-shm", "spec.toml", "lock")
 
 
 class MissingError(InputError):
     """What was asked for is not there."""
 
 
+class Busy(Exception):  # noqa: N818 - a state, not a mistake
+    """Too much is asked for; `seconds` is when to ask again."""
+
+    def __init__(self, reason: str, seconds: float) -> None:
+        self.seconds = max(1, math.ceil(seconds))
+        super().__init__(f"{reason}; ask again in {self.seconds} s")
+
+
 @dataclass
 class Past:
     """What was read of a run, which is not read again; one call at a time uses it."""
 
-    run: str = ""
+    identity: tuple[str, int] = ("", 0)  # the run's own id, and the file's
     progress: list[tuple[Report, Totals]] = field(default_factory=list)
     index: Index = field(default_factory=Index)
     lock: threading.Lock = field(default_factory=threading.Lock)
+    waiting: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(WAITING))
 
 
 @dataclass(frozen=True)
@@ -47,19 +63,27 @@ class View:
     progress: list[tuple[Report, Totals]]
     index: Index
 
-    @property
-    def evaluations(self) -> int:
-        """How many evaluations the finished generations have."""
-        return sum(report.evaluations for report, _ in self.progress)
+    @cached_property
+    def finished(self) -> Finished:
+        """Which evaluations the finished generations were told."""
+        return Finished.of(self.store, [report.evaluations for report, _ in self.progress])
+
+    @cached_property
+    def whole(self) -> int:
+        """The generation from which on all evaluations are there."""
+        pruned = self.store.pruned
+        return 0 if pruned is None else pruned.generation
 
     def read(self) -> float:
         """Read on in the index; gives the share that was read."""
-        return self.index.read(self.store, len(self.progress), self.evaluations)
+        return self.index.read(self.store, self.finished)
 
     def report(self, generation: int) -> Report:
-        """What a finished generation came to."""
+        """What a finished generation came to, of which everybody is there."""
         if generation >= len(self.progress):
             raise MissingError(f"generation {generation}: is not finished in {self.name}")
+        if generation < self.whole:
+            raise MissingError(f"generation {generation}: only a part of it was kept by prune")
         return self.progress[generation][0]
 
 
@@ -86,7 +110,8 @@ class Library:
     def name(self, key: str) -> str:
         """What a run is called: its folder, seen from the one that was given."""
         folder = self.path(key)
-        return self.folder.name if folder == self.folder else str(folder.relative_to(self.folder))
+        own = folder == self.folder
+        return readable(self.folder.name if own else folder.relative_to(self.folder))
 
     def path(self, key: str) -> Path:
         """The folder of a run."""
@@ -97,20 +122,40 @@ class Library:
 
     def within(self, error: object) -> str:
         """What is wrong, with paths as they are seen from the folder that was given."""
-        return shorten(str(error).replace(f"{self.folder}/", "").replace(str(self.folder), "."))
+        text = str(error).replace(f"{self.folder}/", "").replace(str(self.folder), ".")
+        return shorten(readable(text))
+
+    def mark(self, key: str) -> object:
+        """Something that differs once a run has changed; None while that cannot be told."""
+        folder, found = self.path(key), []
+        for name in ("run.db", "run.db-wal", "spec.toml"):
+            try:
+                about = (folder / name).lstat()
+            except FileNotFoundError:
+                continue
+            if not about.st_size:
+                continue  # an empty log comes and goes with readers
+            if abs(time.time() - about.st_mtime) < FRESH:
+                return None  # files are stamped more rarely than they are written
+            found.append((name, about.st_ino, about.st_size, about.st_mtime_ns))
+        _confine(folder)
+        return found, database.busy(folder)
 
     @contextmanager
     def open(self, key: str) -> Iterator[View]:
         """A run as it is at this moment, whoever writes meanwhile."""
-        folder = self.path(key)
+        folder, name = self.path(key), self.name(key)
         _confine(folder)
         past = self._past(key)
         # The moment is chosen under the lock: what is known is never newer than what is seen.
-        with past.lock, Store.open(folder) as store, store.snapshot():
-            if past.run != store.run:  # another one in the same folder
-                past.run, past.progress, past.index = store.run, [], Index()
+        with _bounded(past), past.lock, Store.open(folder) as store, store.snapshot():
+            identity = store.run, (folder / "run.db").stat().st_ino
+            ((finished,),) = store.rows("SELECT count(*) FROM generations")
+            if past.identity != identity or finished < len(past.progress):
+                # Another run in the same folder, or an older copy of this one.
+                past.identity, past.progress, past.index = identity, [], Index()
             past.progress = store.progress(past.progress)
-            yield View(key, self.name(key), store, past.progress, past.index)
+            yield View(key, name, store, past.progress, past.index)
 
     def _past(self, key: str) -> Past:
         """What is known of a run, before which that of runs not looked at lately is forgotten."""
@@ -129,6 +174,8 @@ class Library:
             if time.monotonic() - self._looked > FRESH:
                 self._found = {self.key(p): p for p in _look(self.folder)}
                 self._looked = time.monotonic()
+                for key in self._pasts.keys() - self._found.keys():
+                    del self._pasts[key]
             return self._found
 
 
@@ -159,8 +206,28 @@ def _is_file(entry: "os.DirEntry[str]") -> bool:
     return entry.is_file(follow_symlinks=False)
 
 
+@contextmanager
+def _bounded(past: Past) -> Iterator[None]:
+    """Let a few calls about a run wait, and send others away: threads are for all runs."""
+    if not past.waiting.acquire(blocking=False):
+        raise Busy(f"{WAITING} calls about this run are waiting", 1)
+    try:
+        yield
+    finally:
+        past.waiting.release()
+
+
 def _confine(folder: Path) -> None:
-    """Refuse a run parts of which are links: they may lead anywhere."""
-    for name in ("", "run.db", "run.db-wal", "run.db-shm", "spec.toml", "lock", "blobs"):
-        if (folder / name).is_symlink():
-            raise MissingError(f"{folder / name}: is a link, which is not followed")
+    """Refuse a run parts of which are links, or worse: they may lead anywhere, or nowhere."""
+    for name in ("", "blobs", *FILES):
+        try:
+            kind = (folder / name).lstat().st_mode
+        except FileNotFoundError:
+            continue
+        if not (stat.S_ISREG(kind) if name in FILES else stat.S_ISDIR(kind)):
+            raise MissingError(f"{folder / name}: is a link or of another kind, and not followed")
+
+
+def readable(name: object) -> str:
+    """A name as text, whatever its bytes are."""
+    return os.fsencode(str(name)).decode(errors="replace")

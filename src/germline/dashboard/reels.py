@@ -1,6 +1,7 @@
 """Films while they are made: a player adds records, and who watches follows at its own pace."""
 
 import threading
+import time
 from collections.abc import Iterator
 
 BEAT = 1.0  # seconds without a record after which a reader is given nothing, to see if it is there
@@ -15,6 +16,7 @@ class Reel:
         self.size = 0
         self.done = False
         self.left = False  # nobody reads it any more
+        self.watched = time.monotonic()  # when somebody last read on
         self.changed = threading.Condition()
 
     def add(self, data: bytes, *, last: bool = False) -> None:
@@ -25,6 +27,13 @@ class Reel:
                 self.size += len(data)
                 self.done = last
                 self.changed.notify_all()
+
+    def give_up(self) -> None:
+        """End it for those who stopped reading it."""
+        with self.changed:
+            self.parts.clear()
+            self.size, self.left, self.done = 0, True, True
+            self.changed.notify_all()
 
 
 class Reader(Iterator[bytes]):
@@ -40,7 +49,8 @@ class Reader(Iterator[bytes]):
     def __next__(self) -> bytes:
         reel = self._reel
         with reel.changed:
-            if self._place == len(reel.parts) and not reel.done:
+            reel.watched = time.monotonic()
+            if self._place >= len(reel.parts) and not reel.done:
                 reel.changed.wait(BEAT)
             found, size = [], 0
             while self._place < len(reel.parts) and size < AT_ONCE:

@@ -1,5 +1,6 @@
 """Serving the dashboard: to this machine alone, or to others with a token and a certificate."""
 
+import asyncio
 import socket
 import ssl
 from collections.abc import Callable, Sequence
@@ -7,6 +8,7 @@ from ipaddress import ip_address
 from pathlib import Path
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from germline.dashboard import app
 from germline.dashboard.films import Players
@@ -15,6 +17,20 @@ from germline.errors import InputError
 PORT = 8420
 CONNECTIONS = 200  # at once, beyond which callers are sent away
 LEAVE = 2  # seconds for calls that are under way when the server is to end
+PROMPT = 10.0  # seconds within which who connects must ask for something
+
+
+class Prompt(H11Protocol):
+    """Hangs up on who connects and asks for nothing: others want the connection."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait."""
+        super().connection_made(transport)
+        self.loop.call_later(PROMPT, self._hurry)
+
+    def _hurry(self) -> None:
+        if self.cycle is None and not self.transport.is_closing():
+            self.transport.close()
 
 
 def serve(
@@ -39,11 +55,13 @@ def serve(
             players,
             token=token,
             hosts=[host, *names, *(() if local else (socket.gethostname(),))],
+            port=listener.getsockname()[1],
             local=local,
             secure=certificate is not None,
         )
         config = uvicorn.Config(
             made,
+            http=Prompt,
             ssl_certfile=certificate,
             ssl_keyfile=key,
             log_level="error",
@@ -107,7 +125,8 @@ def _listen(host: str, port: int) -> socket.socket:
         except OSError:
             made.close()
             raise
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # of which the latter is about names that are none
         hint = "; choose another with --port, or any with --port 0" if port else ""
-        raise InputError(f"{host}:{port}: {error.strerror or error}{hint}") from None
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{host}:{port}: {reason}{hint}") from None
     return made

@@ -14,6 +14,7 @@ from germline.run import columns, outline
 from germline.run import spec as specs
 
 SPARKS = 60  # points of a sparkline
+MAX_POINTS = 100_000  # of a population
 _REPORTED = ("best", "mean", "median", "elite", "sigma", "evaluations", "failures")
 _SOMETIMES = ("novelty", "archive", "reward_weight", "cap")
 _SUMMED = ("frames", "steps", "seconds", "cost")
@@ -26,9 +27,10 @@ def row(view: View) -> answers.Row:
 
 def run(view: View) -> answers.Run:
     """The run with its spec and its sessions."""
+    facts = _facts(view)  # which refuses a spec that is none
     text = (view.store.folder / "spec.toml").read_text(errors="replace")
     sessions = [answers.Session(*session) for session in view.store.worked()]
-    return answers.Run(**_facts(view), spec=text, sessions=sessions)
+    return answers.Run(**facts, spec=text, sessions=sessions)
 
 
 def _facts(view: View) -> dict[str, Any]:
@@ -36,7 +38,6 @@ def _facts(view: View) -> dict[str, Any]:
     progress, totals = view.progress, view.store.totals(view.progress)
     state = outline.state(view.store.folder, spec.stop, progress, totals)
     elites = [report.elite for report, _ in progress]
-    pruned = view.store.pruned
     return {
         "key": view.key,
         "name": view.name,
@@ -49,7 +50,7 @@ def _facts(view: View) -> dict[str, Any]:
         "seed": spec.seed,
         "state": state.name,
         "finished_by": state.finished_by,
-        "evaluations": view.evaluations,
+        "evaluations": sum(report.evaluations for report, _ in progress),
         "failures": sum(report.failures for report, _ in progress),
         "best": max(elites, default=None),
         "elite": elites[-1] if elites else None,
@@ -57,7 +58,7 @@ def _facts(view: View) -> dict[str, Any]:
         **totals._asdict(),
         "seconds_to_go": state.to_go and state.to_go.seconds,
         "cost_to_go": state.to_go and state.to_go.cost,
-        "pruned": pruned and pruned.generation,
+        "pruned": view.whole or None,
         "playable": unplayable(spec),
         "sparkline": [elites[i] for i in thinned(len(elites), SPARKS)],
     }
@@ -96,7 +97,8 @@ def curves(view: View, points: int) -> answers.Curves:
 def bands(view: View, points: int) -> answers.Bands:
     """Quantiles of the fitness in some generations, as far as they were read."""
     read = view.read()
-    known = view.index.bands(thinned(len(view.progress), points))
+    some = thinned(len(view.progress), points)
+    known = view.index.bands([generation for generation in some if generation >= view.whole])
     found: dict[str, Numbers] = {"generation": list(map(float, known))}
     for place, quantile in enumerate(QUANTILES):
         found[f"q{round(100 * quantile):02}"] = [values[place] for values in known.values()]
@@ -105,13 +107,14 @@ def bands(view: View, points: int) -> answers.Bands:
 
 def workers(view: View) -> answers.Workers:
     """Who worked at the last finished generation."""
-    if not view.progress:
+    if len(view.progress) <= view.whole:
         return answers.Workers(None, 0, [])
     last = view.progress[-1][0]
+    where, values = view.finished.part(last.generation)
     rows = view.store.rows(
         "SELECT worker, count(*), sum(microseconds) / 1e6 FROM evaluations "
-        "WHERE generation = ? AND returns IS NOT NULL GROUP BY worker",
-        (last.generation,),
+        f"WHERE {where} AND returns IS NOT NULL GROUP BY worker",
+        values,
     )
     texts = view.store.texts
     found = [
@@ -122,13 +125,13 @@ def workers(view: View) -> answers.Workers:
 
 
 def population(view: View, generation: int, x: str, y: str) -> answers.Population:
-    """Two numbers of everybody who played in a finished generation."""
+    """Two numbers of everybody who played in a finished generation; of very many, of some."""
     report = view.report(generation)
-    names = columns.names(view.store, generation)
+    names = columns.names(view.store, view.finished, generation)
     for name in (x, y):
         if name not in names:
             raise InputError(f"{name[:40]}: is not recorded; there are {', '.join(names[:12])}")
-    found = columns.population(view.store, generation, [x, y])
+    found = columns.population(view.store, view.finished, generation, [x, y], MAX_POINTS)
     return answers.Population(
         generation,
         report.evaluations,

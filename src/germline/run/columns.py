@@ -1,5 +1,10 @@
-"""Evaluations as numpy columns: what pictures of whole populations are drawn from."""
+"""Evaluations as numpy columns: what pictures of whole populations are drawn from.
 
+A finished generation is what it was told: without a barrier, so many results in the order of their
+arrival, whichever generation had asked for them; else all that it asked for.
+"""
+
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -10,7 +15,7 @@ from germline.run.store import Store
 
 Array = np.ndarray[Any, Any]
 POPULATION = 0  # the phase in which everybody plays; later ones try some of them again
-START = (-1, 0, 0)
+START = (-1, 0, 0, -1)
 # What is recorded of an evaluation: the columns of its row, and the form of the numbers in them.
 FIELDS = {
     "fitness": ("returns", "<f8", np.add),
@@ -28,7 +33,8 @@ MAX_BEHAVIOUR = 256  # numbers of a behaviour that can be asked for
 class Page(NamedTuple):
     """Consecutive evaluations, one number each per column; no `episodes` if failed."""
 
-    generation: Array  # int32
+    told: Array  # int32, the generation that was told of it, in rising order
+    generation: Array  # int32, the one that asked for it
     phase: Array  # int32
     number: Array  # int32
     individual: Array  # int64, as the store keeps ids
@@ -36,56 +42,99 @@ class Page(NamedTuple):
     total: Array  # float64, the sum of returns
     episodes: Array  # int32
 
-    @property
-    def last(self) -> tuple[int, int, int]:
-        """The key of the last one."""
-        return int(self.generation[-1]), int(self.phase[-1]), int(self.number[-1])
+
+class Finished(NamedTuple):
+    """What finished generations were told: `ends` are numbers of results, counted from the first.
+
+    With `arrivals` these are places in the order of arrival.
+    """
+
+    ends: Array
+    arrivals: bool
+
+    @classmethod
+    def of(cls, store: Store, evaluations: Sequence[int]) -> "Finished":
+        """Those of a store, by the number of evaluations of each."""
+        found = store.rows("SELECT 1 FROM evaluations WHERE arrival IS NOT NULL LIMIT 1")
+        return cls(np.cumsum(evaluations, dtype=np.int64), bool(list(found)))
+
+    def part(self, generation: int) -> tuple[str, tuple[int, ...]]:
+        """Which rows of evaluations a generation was told, as SQL and its values."""
+        if not self.arrivals:
+            return "generation = ?", (generation,)
+        before = self.ends[generation - 1] if generation else 0
+        return "arrival >= ? AND arrival < ?", (int(before), int(self.ends[generation]))
 
 
-def page(store: Store, after: tuple[int, int, int], before: int, limit: int) -> Page:
-    """The evaluations that follow a key in the generations before one, at most `limit`."""
+Place = tuple[int, int, int, int]  # the key and the arrival of an evaluation
+
+
+def page(store: Store, finished: Finished, after: Place, limit: int) -> tuple[Page, Place]:
+    """The evaluations that follow a place in finished generations, and the place of the last."""
+    if finished.arrivals:
+        where, order = "e.arrival > ? AND e.arrival < ?", "e.arrival"
+        values: tuple[int, ...] = (after[3], int(finished.ends[-1]))
+    else:
+        order = "e.generation, e.phase, e.number"
+        where, values = (
+            f"({order}) > (?, ?, ?) AND e.generation < ?",
+            (*after[:3], len(finished.ends)),
+        )
     query = (
-        "SELECT e.generation, e.phase, e.number, e.individual, ifnull(i.parent, 0), e.returns "
+        "SELECT e.generation, e.phase, e.number, ifnull(e.arrival, -1), e.individual, "
+        "ifnull(i.parent, 0), e.returns "
         "FROM evaluations e LEFT JOIN individuals i ON i.id = e.individual "
-        "WHERE (e.generation, e.phase, e.number) > (?, ?, ?) AND e.generation < ? "
-        "ORDER BY e.generation, e.phase, e.number LIMIT ?"
+        f"WHERE {where} ORDER BY {order} LIMIT ?"
     )
-    rows = list(store.rows(query, (*after, before, limit)))
+    rows = list(store.rows(query, (*values, limit)))
     with store.sound():
-        *numbers, returns = zip(*rows, strict=True) if rows else [()] * 6
-        kinds = (np.int32, np.int32, np.int32, np.int64, np.int64)
-        generation, phase, number, individual, parent = (
+        *numbers, returns = zip(*rows, strict=True) if rows else [()] * 7
+        kinds = (np.int32, np.int32, np.int32, np.int64, np.int64, np.int64)
+        generation, phase, number, arrival, individual, parent = (
             np.array(column, kind) for column, kind in zip(numbers, kinds, strict=True)
         )
+        told = generation
+        if finished.arrivals:
+            told = np.searchsorted(finished.ends, arrival, "right").astype(np.int32)
         count = np.array([len(part or b"") // 8 for part in returns], np.int32)
         total = np.zeros(len(rows))
         played = count > 0
         if played.any():
             total[played] = _reduced([part for part in returns if part], "<f8", np.add)
-    return Page(generation, phase, number, individual, parent, total, count)
+    last = rows[-1][:4] if rows else after
+    return Page(told, generation, phase, number, individual, parent, total, count), last
 
 
-def population(store: Store, generation: int, names: Sequence[str]) -> dict[str, Array]:
-    """Numbers of everybody in a generation who played, and `individual`, in the order of keys."""
+def population(
+    store: Store, finished: Finished, generation: int, names: Sequence[str], most: int
+) -> dict[str, Array]:
+    """Numbers of everybody in a generation who played, and `individual`, in the order of keys.
+
+    Of more than about `most`, every second one, or third, and so on.
+    """
     wanted = dict.fromkeys(["individual", *(_column(name) for name in names)])
+    where, values = finished.part(generation)
+    before = finished.ends[generation - 1] if generation else 0
+    step = max(1, math.ceil((finished.ends[generation] - before) / most))
     query = (
-        f"SELECT {', '.join(wanted)} FROM evaluations WHERE generation = ? AND phase = ? "
-        "AND returns IS NOT NULL ORDER BY number"
+        f"SELECT {', '.join(wanted)} FROM evaluations WHERE {where} AND phase = ? "
+        f"AND number % ? = 0 AND returns IS NOT NULL ORDER BY generation, number"
     )
-    rows = list(store.rows(query, (generation, POPULATION)))
+    rows = list(store.rows(query, (*values, POPULATION, step)))
     with store.sound():
         columns = dict(zip(wanted, zip(*rows, strict=True) if rows else [()] * 9, strict=False))
         found = {"individual": np.array(columns["individual"], np.int64)}
         return found | {name: _values(name, columns[_column(name)]) for name in names}
 
 
-def names(store: Store, generation: int) -> list[str]:
+def names(store: Store, finished: Finished, generation: int) -> list[str]:
     """The numbers that are recorded of a generation's evaluations."""
+    where, values = finished.part(generation)
     query = (
         "SELECT max(length(behaviour)) FROM (SELECT behaviour FROM evaluations "
-        "WHERE generation = ? AND phase = ? AND returns IS NOT NULL LIMIT 100)"
+        f"WHERE {where} AND phase = ? AND returns IS NOT NULL LIMIT 100)"
     )
-    ((length,),) = store.rows(query, (generation, POPULATION))
+    ((length,),) = store.rows(query, (*values, POPULATION))
     behaviour = min((length or 0) // 8, MAX_BEHAVIOUR)
     return [*FIELDS, *PLAIN, *(f"{BEHAVIOUR}{i}" for i in range(behaviour))]
 

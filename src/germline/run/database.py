@@ -4,11 +4,13 @@ import contextlib
 import os
 import shlex
 import sqlite3
+import time
 from pathlib import Path
 
 from germline.errors import InputError
 
 VERSION = 3
+LOOKS, LOOK = 10, 0.02  # how often and for how long a lock is waited for that another looks at
 NETWORK = {
     *("afs", "beegfs", "ceph", "cifs", "fuse.sshfs", "glusterfs", "gpfs", "lustre", "ncpfs"),
     *("nfs", "nfs4", "smb3", "smbfs", "fuse.glusterfs", "fuse.ceph", "fuse.s3fs", "fuse.rclone"),
@@ -177,14 +179,15 @@ def locked(folder: Path) -> int:
         descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
         raise InputError(f"{folder}: {error.strerror}") from None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        raise InputError(
-            f"{folder}: is in use by another process; wait for it or stop it"
-        ) from None
-    return descriptor
+    for _ in range(LOOKS):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            time.sleep(LOOK)
+        else:
+            return descriptor
+    os.close(descriptor)
+    raise InputError(f"{folder}: is in use by another process; wait for it or stop it")
 
 
 def unlock(descriptor: int) -> None:

@@ -602,5 +602,5 @@ class Store:
         """What a query finds; damage to the file is told in one sentence."""
         try:
             yield from self._db.execute(query, values)
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             raise InputError(f"{self.folder / 'run.db'}: cannot be read: {error}") from None
