@@ -19,7 +19,9 @@ from served import dashboard
 pytestmark = pytest.mark.system
 
 EVIL = "<img src=x onerror=alert(1)>"
+SCRIPT = "</script>"  # a folder in a folder
 PHONE = {"width": 390, "height": 844}
+TABLET = {"width": 800, "height": 1000}
 DESK = {"width": 1280, "height": 900}
 PATIENCE = 60_000  # ms, on a machine that is busy with other tests
 # What a canvas shows, as one number.
@@ -56,6 +58,9 @@ def made(tmp_path_factory):
     run(folder / "cartpole", small(spec | many))
     run(folder / "es", small(spec, "es"))
     run(folder / EVIL, small(spec | many | {"seed": 8}))
+    run(folder / SCRIPT, small(spec | many | {"seed": 7}))
+    with (folder / SCRIPT / "spec.toml").open("a") as stream:
+        stream.write(f"# {SCRIPT}{EVIL}\n")
     run(folder / "frostbite", small(FROSTBITE | {"stop.generations": 1}))
     return folder
 
@@ -81,7 +86,8 @@ class Watched:
         self.page.on("request", self._asked)
 
     def _said(self, message):
-        if message.type == "error" and "401" not in message.text:
+        expected = ("401", "ERR_CONNECTION_REFUSED")
+        if message.type == "error" and not any(text in message.text for text in expected):
             self.wrong.append(message.text)
 
     def _asked(self, request):
@@ -126,7 +132,7 @@ def at(page, url, name, view=""):
 def test_runs_are_listed_and_compared(served, open_page):
     page = open_page(served)
     expect(page.get_by_role("heading", level=1)).to_have_text("Runs")
-    for name in ("cartpole", "es", EVIL, "frostbite"):
+    for name in ("cartpole", "es", EVIL, SCRIPT, "frostbite"):
         expect(page.get_by_role("link", name=name, exact=True)).to_be_visible()
     for name in ("cartpole", EVIL):
         page.get_by_label(f"Compare {name}").check()
@@ -159,6 +165,21 @@ def test_a_run_is_seen_to_go_on(open_page, tmp_path):
             )
             page.wait_for_function(f"{points}.length === {generations}")
         assert page.evaluate("window.same") is True  # and was not loaded anew
+
+
+def test_it_goes_on_when_the_dashboard_is_back(made, open_page):
+    with dashboard(made) as (_, url):
+        page = open_page(url)
+        at(page, url, "cartpole")
+        expect(page.locator(".js-plotly-plot").first).to_be_visible()
+        key = key_of(page, url, "cartpole")
+    expect(page.get_by_role("alert")).to_contain_text("The dashboard does not answer")
+    page.evaluate(f"location.hash = '#/run/{key}/individual/{champion_of(made / 'cartpole')}'")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Not shown")
+    with dashboard(made, "--port", url.rpartition(":")[2]):
+        page.go_back()
+        expect(page.get_by_role("heading", level=1)).to_have_text("cartpole")
+        expect(page.get_by_role("alert")).to_have_count(0)
 
 
 def test_a_slider_leads_through_the_generations(served, made, open_page):
@@ -319,7 +340,7 @@ def views(page, url, made):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("viewport", [DESK, PHONE], ids=["desk", "phone"])
+@pytest.mark.parametrize("viewport", [DESK, TABLET, PHONE], ids=["desk", "tablet", "phone"])
 def test_everybody_can_use_it(served, made, open_page, viewport, scheme):
     page = open_page(served, viewport=viewport, color_scheme=scheme)
     for name, view in views(page, served, made).items():
@@ -347,14 +368,17 @@ def test_everything_is_reached_by_keyboard(served, open_page):
 
 
 def test_an_exported_page_opens_from_disk(made, open_page, tmp_path):
-    for name in ("cartpole", EVIL):
+    for name in ("cartpole", EVIL, SCRIPT):
         out = tmp_path / "page.html"
         command = [sys.executable, "-m", "germline", "export", "--html", made / name]
         subprocess.run([*command, "--out", out, "--force"], check=True, timeout=300)
         assert b"<img src=x" not in out.read_bytes()
         page = open_page(out.as_uri())
-        expect(page.get_by_role("heading", level=1)).to_have_text(name)
+        expect(page.get_by_role("heading", level=1)).to_have_text((made / name).name)
         expect(page.locator(".js-plotly-plot").first).to_be_visible()
+        if name == SCRIPT:
+            page.get_by_text("Spec", exact=True).click()
+            expect(page.get_by_text(f"# {SCRIPT}{EVIL}")).to_be_visible()
         page.get_by_role("link", name="Lineage").click()
         champion = champion_of(made / name)
         page.get_by_role("region", name="Ancestors").get_by_role("link", name=champion[:8]).click()

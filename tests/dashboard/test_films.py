@@ -267,7 +267,7 @@ def test_films_that_are_left_standing_make_room_and_none_stays_after_its_reader(
         monkeypatch.setattr(films, "IDLE", 0.0)
         again = b"".join(players.film_of_file(sent()))
         assert b"".join(standing) == b""
-        # The pictures of a film that was read are gone with its reader, though nothing else is asked.
+        # What was read is gone with its reader, though nothing else is asked.
         until(
             lambda: not [reel for reel in players._reels if reel.size == len(again)], "it is gone"
         )

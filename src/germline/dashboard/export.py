@@ -20,7 +20,7 @@ from germline.dashboard.assets import page
 from germline.dashboard.films import Players
 from germline.dashboard.library import Library, View
 from germline.errors import InputError
-from germline.run import columns
+from germline.run import columns, history
 
 PICTURES = 20_000  # as the page asks for
 MAX_FILM = 2**25  # bytes
@@ -41,11 +41,11 @@ def export(folder: Path, *, film: bool = True, warn: Callable[[str], None]) -> b
             raise InputError(f"{folder}: has nothing to show yet: no generation is finished")
         found = _answers(view)
         champion = view.progress[-1][0].champion
-        line = [born.id for born in view.store.ancestry(champion)]
+        own = [born.id for born in view.store.ancestry(champion)]
     if film:
         try:
             with Players(1) as players:
-                found |= _films(players, library.folder, f"/api/runs/{key}", line[-2:])
+                found |= _films(players, library.folder, f"/api/runs/{key}", own[-2:])
         except InputError as error:
             warn(f"without a film: {library.within(error)}")
     return _written(library.name(key), found)
@@ -64,7 +64,8 @@ def _answers(view: View) -> dict[str, Any]:
         f"{start}/lineage/{champion}": lives.lineage(view, champion),
     }
     left = MAX_KIN
-    for born in reversed(view.store.ancestry(champion)):
+    reports = [report for report, _ in view.progress]
+    for born in reversed(history.line(view.store, champion, reports)):
         answer = msgspec.json.encode(lives.individual(view, born.id))
         left -= len(answer)
         if left < 0 and born.id != champion:

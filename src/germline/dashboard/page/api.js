@@ -119,14 +119,24 @@ export async function poll(seconds, work, signal) {
 /** Wait so many seconds, or until the signal. */
 export function pause(seconds, signal) {
   return new Promise((resolve) => {
-    const timer = setTimeout(resolve, seconds * 1000);
-    signal.addEventListener("abort", () => { clearTimeout(timer); resolve(); }, { once: true });
+    const ended = () => {
+      clearTimeout(timer);
+      signal.removeEventListener("abort", ended);
+      resolve();
+    };
+    const timer = setTimeout(ended, seconds * 1000);
+    signal.addEventListener("abort", ended);
   });
 }
 
 function shown(signal) {
   return new Promise((resolve) => {
-    document.addEventListener("visibilitychange", resolve, { once: true, signal });
-    signal.addEventListener("abort", resolve, { once: true });
+    const ended = () => {
+      document.removeEventListener("visibilitychange", ended);
+      signal.removeEventListener("abort", ended);
+      resolve();
+    };
+    document.addEventListener("visibilitychange", ended);
+    signal.addEventListener("abort", ended);
   });
 }

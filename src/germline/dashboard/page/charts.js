@@ -48,6 +48,8 @@ export async function draw(place, make, view = "same") {
   await globalThis.Plotly.react(place, traces, {
     font: { family: "system-ui, sans-serif", size: 13, color: now.ink },
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+    // Fingers scroll the page; a mouse zooms in, and a double click shows all again.
+    dragmode: matchMedia("(pointer: coarse)").matches ? false : "zoom",
     margin: { l: 48, r: 12, t: 12, b: 40 }, hovermode: "closest", uirevision: view,
     hoverlabel: { bgcolor: now.ground, bordercolor: now.grid, font: { color: now.ink },
       namelength: -1 },

@@ -7,10 +7,13 @@ import { el, figure } from "./dom.js";
 const REACH = 12;  // pixels from a point within which it is meant
 const TWICE = 300;  // milliseconds within which two clicks are one double click
 
-/** A cloud in a place of its own; `open(index)` is called for the point clicked. */
+/** A cloud in a place of its own; `open(index)` is called for the point clicked, if it `opens`. */
 export class Cloud {
-  constructor(open, label) {
+  constructor(label, { opens, open }) {
+    this.opens = opens;
     this.open = open;
+    this.ended = new AbortController();
+    this.seen = {};
     this.canvas = el("canvas", { "aria-hidden": "true" });
     this.chart = el("div", { class: "chart tall", role: "img", "aria-label": label });
     this.tip = el("p", { class: "tip", "aria-hidden": "true", hidden: true });
@@ -23,7 +26,7 @@ export class Cloud {
   async show(data, names, marked) {
     this.data = data;
     this.names = names;
-    const ranges = { x: reach(data.x), y: reach(data.y) };
+    const ranges = { x: this.widest(names.x, data.x), y: this.widest(names.y, data.y) };
     const view = `${names.x} ${names.y} ${ranges.x} ${ranges.y}`;
     await draw(this.chart, (now) => ({
       traces: [{ type: "scatter", mode: "markers", name: "champion", hoverinfo: "skip",
@@ -34,8 +37,17 @@ export class Cloud {
         yaxis: { title: names.y, range: ranges.y, showgrid: false, ticks: "outside" },
         showlegend: marked.length > 0, hovermode: false },
     }), view);
+    if (this.ended.signal.aborted) return;
     this.listen();
     this.paint();
+  }
+
+  // So that generations can be compared, an axis never shrinks.
+  widest(name, values) {
+    const [low, high] = reach(values);
+    const [before, after] = this.seen[name] ?? [low, high];
+    this.seen[name] = [Math.min(low, before), Math.max(high, after)];
+    return this.seen[name];
   }
 
   listen() {
@@ -55,21 +67,22 @@ export class Cloud {
       before = event.timeStamp;
       clearTimeout(opening);
     }, true);
-    this.ended = new AbortController();
     document.addEventListener("pointerup", (event) => {
       const still = from
         && Math.hypot(event.clientX - from.clientX, event.clientY - from.clientY) < 4;
       from = null;
       const index = still ? this.nearest(event) : -1;
       // It may become a double click, which shows all again.
-      if (index >= 0) opening = setTimeout(() => this.open(index), TWICE);
+      if (index >= 0 && this.opens(index)) opening = setTimeout(() => {
+        if (this.opens(index)) this.open(index);
+      }, TWICE);
     }, { capture: true, signal: this.ended.signal });
   }
 
   /** Stop listening; the cloud is no longer shown. */
   leave() {
-    this.ended?.abort();
-    this.open = () => {};
+    this.ended.abort();
+    this.opens = () => false;
     this.data = { x: [], y: [], ids: [] };
   }
 
@@ -127,7 +140,7 @@ export class Cloud {
   hint(event) {
     const index = this.nearest(event);
     this.tip.hidden = index < 0;
-    this.place.classList.toggle("over", index >= 0);
+    this.place.classList.toggle("over", index >= 0 && this.opens(index));
     if (index < 0) return;
     const { x, y, ids } = this.data;
     this.tip.textContent =

@@ -66,6 +66,13 @@ export function sentence(error) {
   return el("p", { class: "problem", role: "alert", text: error.message || String(error) });
 }
 
+/** Say what went wrong in a place, once however often it is said; null when all is well again. */
+export function tell(place, error) {
+  const text = error ? error.message || String(error) : "";
+  if (place.textContent === text) return;
+  place.replaceChildren(...(error ? [sentence(error)] : []));
+}
+
 /** Four significant digits, thousands grouped; – for what is not there. */
 export function figure(value) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
@@ -97,6 +104,7 @@ export function large(value) {
 /** Seconds as people say them: 3 m 20 s. */
 export function span(seconds) {
   if (seconds === null || seconds === undefined) return "–";
+  if (seconds < 0.01) return `${figure(Number((seconds * 1000).toPrecision(2)))} ms`;
   if (seconds < 1) return `${figure(Math.round(seconds * 1000))} ms`;
   if (seconds < 10) return `${seconds.toFixed(1)} s`;
   const s = Math.round(seconds);

@@ -11,7 +11,7 @@ export async function showFile(main, file, signal) {
       el("p", { text: "Open a genome file with the button above, or drop one here." }));
     return;
   }
-  const about = el("div");
+  const about = el("div", { class: "digest" });
   const player = makePlayer({
     source: (seed) => ({ path: `/api/film?seed=${seed}`, body: file }),
     title: file.name,

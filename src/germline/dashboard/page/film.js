@@ -121,11 +121,6 @@ export class Projector {
     return screen;
   }
 
-  /** Show a reel no longer. */
-  remove(screen) {
-    this.screens = this.screens.filter((other) => other !== screen);
-  }
-
   /** The last step that has arrived of any film. */
   get last() {
     return Math.max(0, ...this.screens.map((screen) => screen.reel.last));

@@ -42,7 +42,8 @@ export async function showGallery(main, parts, signal) {
       }));
     }
     const many = answer.cards.length;
-    say(count, many ? `${whole(many)} champions` : "No run has a champion yet.");
+    const all = many < answer.total ? `${whole(many)} of ${whole(answer.total)}` : whole(many);
+    say(count, many ? `${all} champions, at most three of a run` : "No run has a champion yet.");
     const queue = filmQueue(own);
     const watch = new IntersectionObserver((entries) => {
       for (const { target, isIntersecting } of entries) {
@@ -70,7 +71,7 @@ function cardOf(card, queue, watch, signal) {
   const play = card.playable ? null : el("button", { class: "small" });
   const state = el("p", { class: "quiet" });
   const item = el("li", { class: "card" }, screen,
-    el("h2", {}, idLink(card.run, card.id, card.title || card.id.slice(0, 8))),
+    el("h2", {}, idLink(card.run, card.id)),
     el("p", { class: "score" }, el("strong", { text: figure(card.elite) }), ` on ${card.task}`),
     el("p", { class: "quiet" }, el("a", { href: `#/run/${card.run}`, text: card.name }),
       ` · ${card.algorithm} · generation ${whole(card.generation)} · ${whole(card.genes)} genes`),
@@ -89,7 +90,8 @@ function hang(card, { item, screen, play, state, name }, queue, watch, signal) {
   // Who wants no motion sees the first picture until they ask for more.
   let wanted = !matchMedia("(prefers-reduced-motion: reduce)").matches;
   let [seen, asked] = [false, false];
-  reel.changed = () => say(state, reel.error ?? "");
+  const making = () => (asked && !reel.shots.length ? "The film is being made…" : "");
+  reel.changed = () => say(state, reel.error ?? making());
   projector.add(reel, screen);
   play.addEventListener("click", () => {
     wanted = !wanted;
@@ -100,9 +102,11 @@ function hang(card, { item, screen, play, state, name }, queue, watch, signal) {
     turn();
     if (!seen || asked) return;
     asked = true;
+    reel.changed();
     queue(() => {
       if (seen) return reel.read(filmPath(card.run, card.id, 0, PICTURES), null, signal);
-      asked = false;  // it was scrolled by; its turn comes when it is seen again
+      asked = false;
+      reel.changed();  // it was scrolled by; its turn comes when it is seen again
       return null;
     });
   });

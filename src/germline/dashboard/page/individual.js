@@ -14,7 +14,7 @@ export async function showIndividual(main, [key, , asked], signal) {
   const id = one.id;
   const lineage = runPath(key, "lineage", id);
   const who = el("div");
-  const digest = el("div", { class: "digest" });
+  const digest = el("div", { class: "digest", tabindex: "-1" });
   const genome = el("div");
   const episodes = el("div");
   const short = id.slice(0, 8);
@@ -41,13 +41,15 @@ export async function showIndividual(main, [key, , asked], signal) {
           copy.textContent = "Copied";
         } catch {
           announce("The id cannot be copied here");
+          copy.textContent = "Not possible here";
         }
       } });
     const ancestors = el("a", { href: `#/run/${key}/lineage/${id}`, text: "Show its ancestors" });
     who.replaceChildren(facts([
       ["Id", el("span", {}, el("code", { class: "id", text: id }), " ", copy)],
       ["Born in generation", whole(one.generation)],
-      ["Parent", one.parent ? idLink(key, one.parent) : "none: it was born, not mutated"],
+      ["Parent", one.parent ? idLink(key, one.parent) : one.root.type === "birth"
+        ? "none: it was born, not mutated" : "none: it is a centre, which moves as a whole"],
       ["Mean score", figure(one.mean)], ["Children", whole(one.children)],
       ["Failure", one.failure],
       ["Lineage", available(lineage) ? ancestors : null],
@@ -57,8 +59,10 @@ export async function showIndividual(main, [key, , asked], signal) {
       ENDS[episode.end] ?? "–"]);
     const heads = ["Generation", "Phase", "Number", "Score", "Steps", "Frames", "End"];
     const reading = one.read < 1 ? "; the run is still being read" : "";
+    const phases = "In phase 0 the whole population plays, in phase 1 candidates play again.";
     episodes.replaceChildren(
-      el("p", { text: `${whole(rows.length)} episodes, mean ${figure(one.mean)}${reading}` }),
+      el("p", { text: `${whole(rows.length)} episodes, mean ${figure(one.mean)}${reading}. ${
+        phases}` }),
       rows.length ? table("Episodes", heads, rows, "bounded") : "");
   }
 
@@ -87,7 +91,7 @@ export async function showIndividual(main, [key, , asked], signal) {
   function weigh() {
     const path = runPath(key, "individuals", id, "weights");
     if (!available(path)) {
-      const text = "The film says its digest, where there is one.";
+      const text = "Their digest is not part of the exported page, unless the film tells it.";
       digest.replaceChildren(el("p", { class: "quiet", text }));
       return;
     }
@@ -97,6 +101,7 @@ export async function showIndividual(main, [key, , asked], signal) {
       try {
         const answer = await get(path, signal);
         fill(answer.digest, answer.weights);
+        digest.focus({ preventScroll: true });
         announce("The digest is computed");
       } catch (error) {
         if (!signal.aborted) digest.replaceChildren(button, sentence(error));

@@ -1,13 +1,14 @@
 // Lineage: how an individual came to be, from the first birth to its last gene.
 
-import { available, get, pause, runPath } from "./api.js";
+import { answers, available, get, pause, runPath } from "./api.js";
 import { chartPlace, draw, generationAxis, plain } from "./charts.js";
 import { choice, el, figure, say, signed, table, whole } from "./dom.js";
 import { heading, idLink, runLinks, runOf, trail } from "./views.js";
 
 const ROWS = 500;
 const SORTS = [["time", "by generation"], ["gain", "largest gains first"]];
-const LEGEND = "▲ better than its parent, ▼ worse; the larger, the more. Grey lines died out.";
+const LEGEND = "▲ better than its parent, ▼ worse, ● neither; the larger, the more. Grey: others who "
+  + "had children, whose lines died out or lead elsewhere.";
 
 /** Show the ancestors of an individual over time, and the lines that died out in grey. */
 export async function showLineage(main, [key, , asked], signal) {
@@ -21,7 +22,8 @@ export async function showLineage(main, [key, , asked], signal) {
   const title = `Lineage of ${id.slice(0, 8)}`;
   main.append(trail(run, "Lineage"), heading(title, `${title} in ${run.name}`),
     runLinks(run, id === run.champion ? "lineage" : ""), reading, chart,
-    el("p", { class: "quiet", text: LEGEND }), el("h2", { text: "Ancestors" }),
+    el("p", { class: "quiet", text: LEGEND }), answers ? el("p", { class: "quiet",
+      text: "Who is no link here is not part of the exported page." }) : "", el("h2", { text: "Ancestors" }),
     el("div", { class: "bar" }, choice("Sort", SORTS, sort, (value) => {
       sort = value;
       listThem();
@@ -31,8 +33,8 @@ export async function showLineage(main, [key, , asked], signal) {
     await drawLineage(chart, answer, open);
     if (signal.aborted) return;
     const done = answer.read >= 1;
-    const [genes, others] = [answer.ancestors.length - 1, answer.branches.id.length];
-    say(reading, done ? `${whole(genes)} genes after the first birth; ${whole(others)} other lines.`
+    const [before, others] = [answer.ancestors.length - 1, answer.branches.id.length];
+    say(reading, done ? `${whole(before)} ancestors; ${whole(others)} others had children.`
       : `Reading the run: ${Math.floor(answer.read * 100)} %`);
     if (done || !list.children.length) listThem();
     if (done) return;
@@ -57,7 +59,11 @@ export async function showLineage(main, [key, , asked], signal) {
       "Episodes", "Mean", "Gain"], rows, "bounded"));
     if (!all && people.length > ROWS) {
       list.append(el("button", { text: `Show all ${whole(people.length)}`,
-        onclick: () => { all = true; listThem(); } }));
+        onclick: () => {
+          all = true;
+          listThem();
+          list.querySelector("[tabindex]").focus({ preventScroll: true });
+        } }));
     }
   }
 }
@@ -77,10 +83,11 @@ async function drawLineage(chart, answer, open) {
     dead.y.push(branches.parent_mean[index], branches.mean[index], null);
   });
   const most = Math.max(...ancestors.map(({ gain }) => Math.abs(gain ?? 0))) || 1;
+  const last = branches.generation.reduce((a, b) => Math.max(a, b), ancestors.at(-1).generation);
   const fresh = !chart.classList.contains("js-plotly-plot");
   await draw(chart, (now) => ({
     traces: [
-      { type: "scatter", mode: "lines", name: "lines that died out", ...dead, hoverinfo: "skip",
+      { type: "scatter", mode: "lines", name: "other lines", ...dead, hoverinfo: "skip",
         line: { color: now.branch, width: 1 } },
       { type: "scatter", mode: "markers", name: "", showlegend: false, x: branches.generation,
         y: branches.mean, customdata: branches.id, marker: { size: 4, color: now.branch },
@@ -93,12 +100,12 @@ async function drawLineage(chart, answer, open) {
         hovertemplate: "%{text}<extra></extra>", connectgaps: true,
         line: { color: now.accent, width: 2 },
         marker: { color: ancestors.map((one) => ((one.gain ?? 0) < 0 ? now.second : now.accent)),
-          symbol: ancestors.map((one) => (one.gain === null ? "circle"
+          symbol: ancestors.map((one) => (!one.gain ? "circle"
             : one.gain < 0 ? "triangle-down" : "triangle-up")),
           line: { color: now.ground, width: 1 },
           size: ancestors.map((one) => 7 + 11 * Math.sqrt(Math.abs(one.gain ?? 0) / most)) } },
     ],
-    layout: { xaxis: generationAxis(ancestors.at(-1)?.generation ?? 0), showlegend: true,
+    layout: { xaxis: generationAxis(last), showlegend: true,
       yaxis: { title: "mean score" } },
   }));
   if (fresh) {

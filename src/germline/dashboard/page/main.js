@@ -12,7 +12,7 @@ import { showRun } from "./run.js";
 import { showRuns } from "./runs.js";
 import { heading } from "./views.js";
 
-const MOST = 64 * 1024 * 1024;  // bytes of a genome file, as the server takes them
+const MOST = 32 * 1024 * 1024;  // bytes of a genome file, as the server takes them
 const main = document.getElementById("main");
 let current = null;
 let opened = null;
@@ -21,10 +21,10 @@ const ROUTES = [
   [/^$/, showRuns],
   [/^gallery$/, showGallery],
   [/^file$/, (page, parts, signal) => showFile(page, opened, signal)],
-  [/^run\/([0-9a-f]+)$/, showRun],
-  [/^run\/([0-9a-f]+)\/(population)(?:\/(\d+))?$/, showPopulation],
-  [/^run\/([0-9a-f]+)\/(lineage)(?:\/([0-9a-f]+))?$/, showLineage],
-  [/^run\/([0-9a-f]+)\/(individual)\/([0-9a-f]+)$/, showIndividual],
+  [/^run\/([0-9a-f]{16})$/, showRun],
+  [/^run\/([0-9a-f]{16})\/(population)(?:\/(\d+))?$/, showPopulation],
+  [/^run\/([0-9a-f]{16})\/(lineage)(?:\/([0-9a-f]{4,16}))?$/, showLineage],
+  [/^run\/([0-9a-f]{16})\/(individual)\/([0-9a-f]{4,16})$/, showIndividual],
 ];
 
 async function go() {
@@ -50,7 +50,11 @@ async function show(view) {
   const { signal } = current;
   dropCharts(main);
   markPages();
-  const waiting = setTimeout(() => announce("Loading"), 400);
+  const loading = el("p", { class: "quiet", text: "Loading…" });
+  const waiting = setTimeout(() => {
+    announce("Loading");
+    page.append(loading);
+  }, 400);
   // A view puts its parts in place at once; its heading then takes the focus.
   const page = el("div", { class: "view" });
   main.replaceChildren(page);
@@ -59,6 +63,7 @@ async function show(view) {
     if (!title) return;
     focus.disconnect();
     clearTimeout(waiting);
+    loading.remove();
     announce("");
     scrollTo(0, 0);
     title.focus({ preventScroll: true });
@@ -72,6 +77,7 @@ async function show(view) {
     page.append(sentence(error));
   } finally {
     clearTimeout(waiting);
+    loading.remove();
   }
 }
 
@@ -113,7 +119,7 @@ function openFile(file) {
   if (file.size > MOST) {
     show(async (page) => {
       page.append(heading(file.name), sentence(new Error(
-        `This file has ${Math.ceil(file.size / 1048576)} MiB; a genome file has at most 64 MiB.`)));
+        `This file has ${Math.ceil(file.size / 1048576)} MiB; a genome file has at most 32 MiB.`)));
     });
     return;
   }
@@ -150,6 +156,11 @@ if (answers) {
   document.addEventListener("login-needed", askToken);
 }
 addEventListener("hashchange", go);
+// The way to where one is: shown anew, as after an error.
+document.addEventListener("click", (event) => {
+  const link = event.target.closest?.("a[href^='#/']");
+  if (link && link.hash === location.hash) go();
+});
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault();
   main.focus();

@@ -33,13 +33,14 @@ export function makePlayer({ source, beside, about, title, besideTitle, fixed },
   const more = el("div", { class: "bar" }, speed, label(loop, "Loop"),
     fixed ? null : el("label", { class: "choice" }, el("span", { text: "Seed" }), seed),
     beside ? label(both, "Beside its parent") : null);
-  place.append(screens, el("div", { class: "bar" }, play, scrub), more);
+  place.append(el("div", { class: "bar" }, play, scrub), more, screens);
   scrub.disabled = true;
   signal.addEventListener("abort", () => round?.abort());
 
   function toggle() {
-    if (!round) start();
-    else if (projector.playing) projector.pause();
+    if (!round || projector.screens.some(({ reel }) => reel.error)) {
+      if (seed.reportValidity()) start();
+    } else if (projector.playing) projector.pause();
     else projector.play();
   }
 
@@ -88,6 +89,7 @@ export function makePlayer({ source, beside, about, title, besideTitle, fixed },
       }
       if (reel.error && !failed) {
         failed = true;
+        own.pause();
         figureBox.append(sentence(new Error(reel.error)));
       }
       if (reel.end && !ended) {
@@ -99,7 +101,7 @@ export function makePlayer({ source, beside, about, title, besideTitle, fixed },
     return update;
   }
 
-  return { place, start, stop: () => round?.abort() };
+  return { place, start };
 }
 
 function stateOf(reel, projector) {

@@ -3,7 +3,7 @@
 import { answers, available, get, keptPaths, pause, poll, runPath } from "./api.js";
 import { chartPlace } from "./charts.js";
 import { Cloud, drawHistogram } from "./cloud.js";
-import { choice, el, figure, say, sentence, table, whole } from "./dom.js";
+import { choice, el, figure, say, table, tell, whole } from "./dom.js";
 import { heading, idLink, runLinks, runOf, trail } from "./views.js";
 
 const TOP = 20;
@@ -14,16 +14,16 @@ export async function showPopulation(main, [key, , number], signal) {
   let run = await runOf(key, signal);
   const known = answers ? keptGenerations(key) : null;
   const [low, high] = known ? [0, known.length - 1] : [run.pruned ?? 0, run.generations - 1];
-  if (high < low) throw new Error("No generation of this run is finished yet.");
+  if (high < low) throw new Error("Of no finished generation is everybody here.");
   const asked = Number.parseInt(number ?? "", 10);
   let at = known ? Math.max(0, known.findIndex((one) => one.generation === asked))
-    : Number.isNaN(asked) ? high : asked;
+    : Number.isNaN(asked) ? high : Math.min(high, Math.max(low, asked));
   let data = null;
   let loading = null;
-  const cloud = new Cloud((index) => {
-    const id = data.individual[index];
-    if (available(runPath(key, "individuals", id))) location.hash = `#/run/${key}/individual/${id}`;
-  }, "The population as a cloud of points; the highest are listed below");
+  const cloud = new Cloud("The population as a cloud of points; the highest are listed below", {
+    opens: (index) => available(runPath(key, "individuals", data.individual[index])),
+    open: (index) => { location.hash = `#/run/${key}/individual/${data.individual[index]}`; },
+  });
   signal.addEventListener("abort", () => cloud.leave());
   const shown = el("output", { for: "generation" });
   const slider = el("input", { type: "range", id: "generation", min: low, max: high, step: 1,
@@ -33,16 +33,17 @@ export async function showPopulation(main, [key, , number], signal) {
   const bars = chartPlace("How many evaluations have which value", "small");
   const highest = el("div");
   const trouble = el("div");
+  const leads = el("div", { class: "bar", hidden: low === high },
+    el("label", { class: "choice grow" }, el("span", { text: "Generation" }), slider), shown);
   main.append(trail(run, "Population"), heading("Population", `Population of ${run.name}`),
-    runLinks(run, "population"), el("div", { class: "bar" },
-      el("label", { class: "choice grow" }, el("span", { text: "Generation" }), slider), shown),
-    axes, trouble, counts, cloud.place, bars, highest);
+    runLinks(run, "population"), leads, axes, trouble, counts, cloud.place, bars, highest);
   label();
   await load(0);
   if (!known) poll(5, follow, signal);
 
   function label() {
     say(shown, whole(known ? known[at].generation : at));
+    slider.setAttribute("aria-valuetext", `generation ${shown.textContent}`);
   }
 
   // What was asked for before is dropped: only the answer to the last question is shown.
@@ -56,10 +57,10 @@ export async function showPopulation(main, [key, , number], signal) {
     try {
       const [path, answer] = await ask(both);
       if (both.aborted) return;
-      await show(path, answer);
-      trouble.replaceChildren();
+      await show(path, answer, both);
+      if (!both.aborted) tell(trouble, null);
     } catch (error) {
-      if (!both.aborted) trouble.replaceChildren(sentence(error));
+      if (!both.aborted) tell(trouble, error);
     }
   }
 
@@ -82,7 +83,7 @@ export async function showPopulation(main, [key, , number], signal) {
     return [path(axesChosen.x), await get(path(axesChosen.x), both)];
   }
 
-  async function show(path, answer) {
+  async function show(path, answer, both) {
     data = answer;
     const names = known ? known[at] : { ...axesChosen };
     if (!known) history.replaceState(null, "", `#/run/${key}/population/${at}`);
@@ -97,11 +98,11 @@ export async function showPopulation(main, [key, , number], signal) {
     answer.individual.forEach((id, index) => { if (id === answer.champion) marked.push(index); });
     await cloud.show({ x: answer.x, y: answer.y, ids: answer.individual }, names, marked);
     await new Promise((resolve) => { requestAnimationFrame(() => setTimeout(resolve, 0)); });
-    if (!answers) performance.measure("cloud", path);
-    const failed = answer.failures ? `, ${whole(answer.failures)} failed` : "";
-    say(counts, `Generation ${whole(answer.generation)}: ${whole(answer.x.length)} points, `
-      + `${whole(answer.evaluations)} evaluations${failed}`);
+    if (both.aborted) return;
+    if (!answers) measured(path);
+    say(counts, countsOf(answer));
     await drawHistogram(bars, answer.y, names.y);
+    if (both.aborted) return;
     highest.replaceChildren(el("h2", { text: `Highest ${names.y}` }), topTable(answer, names));
   }
 
@@ -119,10 +120,27 @@ export async function showPopulation(main, [key, , number], signal) {
     try {
       run = await runOf(key, signal);
       slider.max = String(run.generations - 1);
+      leads.hidden = run.generations - 1 <= low;
+      tell(trouble, null);
     } catch (error) {
-      if (!signal.aborted) trouble.replaceChildren(sentence(error));
+      if (!signal.aborted) tell(trouble, error);
     }
   }
+}
+
+function countsOf({ generation, x, evaluations, failures }) {
+  const failed = failures ? `, ${whole(failures)} failed` : "";
+  const points = `Generation ${whole(generation)}: ${whole(x.length)} points${failed}`;
+  const others = evaluations - failures - x.length;
+  if (others <= 0) return points;
+  return x.length < evaluations / 2
+    ? `${points}, drawn from ${whole(evaluations)} evaluations`
+    : `${points}; ${whole(others)} evaluations more of candidates that played again`;
+}
+
+function measured(path) {
+  performance.clearMeasures("cloud");
+  performance.measure("cloud", path);
 }
 
 function keptGenerations(key) {

@@ -2,9 +2,10 @@
 
 import { get, pause, poll, runPath } from "./api.js";
 import { alongside, chartPlace, draw, lineMode, paidAxes } from "./charts.js";
-import { choice, el, facts, figure, large, money, sentence, span, table, whole } from "./dom.js";
+import { choice, el, facts, figure, large, money, span, table, tell, whole } from "./dom.js";
 import { heading, idLink, runLinks, runOf, stateMark } from "./views.js";
 
+const LISTED = 500;
 const RATES = [["frames_per_second", "frames per second"],
   ["evaluations_per_second", "evaluations per second"]];
 
@@ -21,10 +22,12 @@ export async function showRun(main, [key], signal) {
   const sessions = el("div");
   const trouble = el("div");
   const reading = el("p", { class: "quiet" });
+  const numbers = el("details", { ontoggle: () => { if (numbers.open) listNumbers(); } },
+    el("summary", { text: "The same as a table" }));
   main.append(heading(run.name), top, trouble, summary,
     el("section", {}, el("h2", { text: "Score" }), el("div", { class: "bar" },
       choice("Against", paidAxes(run.cost), axis.x,
-        (name) => { axis.x = name; drawAll(); })), reading, score),
+        (name) => { axis.x = name; drawAll(); })), reading, score, numbers),
     el("section", {}, el("h2", { text: "Throughput" }), el("div", { class: "bar" },
       choice("Measure", RATES, axis.rate, (name) => { axis.rate = name; drawAll(); })), rate),
     el("section", {}, el("h2", { text: "Workers" }), workers),
@@ -37,6 +40,7 @@ export async function showRun(main, [key], signal) {
     try {
       if (!first) run = await runOf(key, signal);
       first = false;
+      tell(trouble, null);
       const { state, generations, evaluations } = run;
       const now = JSON.stringify([state, generations, evaluations, run.sessions.length]);
       if (now === seen) return;
@@ -45,13 +49,15 @@ export async function showRun(main, [key], signal) {
         get(`${runPath(key, "curves")}?points=2000`, signal),
         get(runPath(key, "workers"), signal)]);
       curves = nextCurves.columns;
+      const focused = workers.contains(document.activeElement);
       workers.replaceChildren(workerTable(team));
+      if (focused) workers.querySelector("[tabindex]")?.focus({ preventScroll: true });
+      if (numbers.open) listNumbers();
       await drawAll();
       await readBands();
       seen = now;
-      trouble.replaceChildren();
     } catch (error) {
-      if (!signal.aborted) trouble.replaceChildren(sentence(error));
+      if (!signal.aborted) tell(trouble, error);
     }
   }, signal);
 
@@ -65,6 +71,11 @@ export async function showRun(main, [key], signal) {
       await pause(0.1, signal);
       signal.throwIfAborted();
     }
+  }
+
+  function listNumbers() {
+    if (!curves) return;
+    numbers.replaceChildren(numbers.firstChild, curveTable(curves));
   }
 
   // The link that has the focus keeps it, even where it now leads to another champion.
@@ -144,9 +155,20 @@ function placed(generations, curves, axis) {
   });
 }
 
+// The last generation comes first; of very many, some.
+function curveTable(curves) {
+  const all = curves.generation.map((_, index) => index).reverse();
+  const step = Math.ceil(all.length / LISTED);
+  const rows = all.filter((_, place) => place % step === 0).map((index) => [
+    whole(curves.generation[index]), ...["elite", "best", "mean"].map((name) =>
+      figure(curves[name][index])), large(curves.frames[index]), span(curves.seconds[index])]);
+  return table("Score by generation",
+    ["Generation", "Elite", "Best", "Mean", "Frames", "Time"], rows, "bounded");
+}
+
 function workerTable(team) {
   const note = (text) => el("p", { class: "quiet", text });
-  if (!team.workers.length) return note("No generation is finished yet.");
+  if (!team.workers.length) return note("Of no finished generation are all evaluations here.");
   const rows = team.workers.map((worker) => [worker.name, whole(worker.evaluations),
     span(worker.seconds), span(worker.busy)]);
   const failed = team.failures ? `; ${whole(team.failures)} evaluations failed` : "";

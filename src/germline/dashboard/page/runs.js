@@ -29,6 +29,8 @@ export async function showRuns(main, parts, signal) {
   // On a phone the table is a list of cards, without a head to sort by.
   const sorter = choice("Sort", COLUMNS.map(({ name, head }) => [name, head]), chosen.sort, sortBy);
   sorter.classList.add("runs-sort");
+  const turn = el("button", { class: "small runs-sort", text: "Reverse",
+    onclick: () => sortBy(chosen.sort) });
   const chart = chartPlace("Curves of the runs that are ticked", "tall");
   const trouble = el("div");
   const hint = el("p", { class: "quiet", text: "Tick two or more runs above to compare them." });
@@ -38,7 +40,7 @@ export async function showRuns(main, parts, signal) {
         (name) => set("x", name))), trouble, chart);
   main.append(heading("Runs"), el("div", { class: "bar" },
     el("label", { class: "choice grow" }, el("span", { text: "Filter" }), filter),
-    sorter), count, grid, compare);
+    sorter, turn), count, grid, compare);
   let shown = first;
   update(first);
   poll(2, async () => {
@@ -104,7 +106,8 @@ export async function showRuns(main, parts, signal) {
       if (body.contains(focused)) focused.focus({ preventScroll: true });
     }
     const folder = shown ? ` in ${shown.folder}` : "";
-    say(count, list.length === rows.size ? `${whole(rows.size)} runs${folder}`
+    if (!rows.size) say(count, `No runs${folder} yet; begin one with: germline train cartpole`);
+    else say(count, list.length === rows.size ? `${whole(rows.size)} runs${folder}`
       : `${whole(list.length)} of ${whole(rows.size)} runs${folder}`);
   }
 

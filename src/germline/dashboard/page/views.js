@@ -14,7 +14,7 @@ export function runLinks(run, here) {
   const at = `#/run/${run.key}`;
   const champion = run.champion;
   const pages = [["run", at, "Run"]];
-  if (run.generations > 0 && (!answers || keptPaths(runPath(run.key, "population/")).length)) {
+  if (run.generations > (run.pruned ?? 0) && (!answers || keptPaths(runPath(run.key, "population/")).length)) {
     pages.push(["population", `${at}/population`, "Population"]);
   }
   if (champion && available(runPath(run.key, "lineage", champion))) {
