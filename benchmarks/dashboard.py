@@ -39,7 +39,7 @@ from germline.run import spec as specs
 from germline.run.stop import NOTHING, Totals
 from germline.run.store import Store
 
-OPEN, CALL, MEMORY, RENDER = 2.0, 0.5, 500.0, 1.0  # goals: seconds, seconds, MB, seconds
+OPEN, CALL, MEMORY, RENDER, FILM = 2.0, 0.5, 500.0, 1.0, 3.0  # goals: in seconds, memory in MB
 STARTS, BROWSED, CLIENTS = 3, 5, 4
 PATIENCE = 60.0  # seconds until a server that says nothing is given up
 SHAPES = {"deep": (1000, 1000), "wide": (10, 100_000)}  # generations, and individuals of each
@@ -235,8 +235,8 @@ class Memory:
         self._thread.start()
 
     def _watch(self) -> None:
-        while not self._over.wait(0.05):
-            self.together = max(self.together, sum(_resident(pid) for pid in _family(self._pid)))
+        while not self._over.wait(0.2):
+            self.together = max(self.together, sum(_share(pid) for pid in _family(self._pid)))
 
     def peak(self) -> float:
         """Of the process alone."""
@@ -248,10 +248,10 @@ class Memory:
         self._thread.join()
 
 
-def _status(pid: int, name: str) -> int:
+def _status(pid: int, name: str, file: str = "status") -> int:
     """A number of what Linux says about a process; 0 if it is gone."""
     try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        lines = Path(f"/proc/{pid}/{file}").read_text().splitlines()
     except OSError:
         return 0
     return next((int(line.split()[1]) for line in lines if line.startswith(f"{name}:")), 0)
@@ -266,8 +266,9 @@ def _processor(pid: int) -> float:
     return found / 1e9
 
 
-def _resident(pid: int) -> float:
-    return _status(pid, "VmRSS") / 1024
+def _share(pid: int) -> float:
+    """MB of a process; what it shares with others is shared out among them."""
+    return _status(pid, "Pss", "smaps_rollup") / 1024
 
 
 def _family(pid: int) -> list[int]:
@@ -399,22 +400,29 @@ def browsed(address: str, run: str) -> None:
     if program is None:
         print("  skipped: no Chromium; add it with: apt install chromium")
         return
-    bare, tables, first, later, drawn, inked = [], [], [], [], [], 0
+    bare, tables, first, later, drawn, films, inked = [], [], [], [], [], [], 0
+    people = Client(address).json(f"/api/runs/{run}/population/9")["individual"]
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         for _ in range(BROWSED):
             page = browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
             begun = time.perf_counter()
-            page.goto(f"{address}/page/style.css")
+            page.goto(f"{address}/page/style.css", wait_until="commit")
             bare.append(time.perf_counter() - begun)
             begun = time.perf_counter()
-            page.goto(f"{address}/")
+            page.goto(f"{address}/", wait_until="commit")
             page.locator("table.runs tbody tr").first.wait_for(state="visible")
             tables.append(time.perf_counter() - begun)
             for times, generation in ((first, 9), (later, 8)):
                 took, own, inked = page.evaluate(SHOW, f"#/run/{run}/population/{generation}")
                 times.append(took / 1e3)
                 drawn.append(own / 1e3)
+            page.goto(f"{address}/#/run/{run}/individual/{people[len(films)]}")
+            page.get_by_role("button", name="Play").wait_for()
+            begun = time.perf_counter()
+            page.get_by_role("button", name="Play").click()
+            page.locator(".counts", has_text="step").wait_for()
+            films.append(time.perf_counter() - begun)
             page.context.close()
         browser.close()
     if not inked:
@@ -425,6 +433,7 @@ def browsed(address: str, run: str) -> None:
         ("100,000 points, from their arrival to the screen", drawn, RENDER),
         ("the same from a click on, first visit", first, RENDER),
         ("the same from a click on, later", later, RENDER),
+        ("Play to a picture of CartPole, 9 to 10 genes", films, FILM),
     ):
         verdict(f"{name}, median", statistics.median(times), goal)
         verdict(f"{name}, slowest", max(times), goal)
@@ -485,6 +494,7 @@ def measure(folder: Path, tries: int) -> None:
         crowd(address, keys, tries)
         print("\nMemory, at its peak")
         verdict("the server, both runs read", memory.peak(), MEMORY, "MB")
+        verdict("the server, and the player that waits", memory.together, MEMORY, "MB")
         played(address, keys["wide"])
         memory.close()
         players = len(_family(process.pid)) - 1

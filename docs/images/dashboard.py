@@ -30,7 +30,8 @@ RUNS = {
     "maze/reward": ["docs/experiments/maze/spec.toml", "--set", "stop.generations=40"],
     "pendulum": ["pendulum"],
 }
-DESK: ViewportSize = {"width": 1280, "height": 860}
+DESK: ViewportSize = {"width": 1280, "height": 1040}
+LOW: ViewportSize = {"width": 1280, "height": 400}
 PHONE: ViewportSize = {"width": 390, "height": 844}
 
 
@@ -67,6 +68,13 @@ def bands(page: Page) -> None:
     expect(page.get_by_text("25–75 %")).to_be_visible()
 
 
+def below(page: Page) -> None:
+    """The curves, where they are not on the first screen."""
+    bands(page)
+    page.get_by_role("heading", name="Score").scroll_into_view_if_needed()
+    page.evaluate("scrollBy(0, 700)")
+
+
 def places(page: Page) -> None:
     """Where everybody ended in the maze."""
     page.get_by_label("Across").select_option("behaviour.0")
@@ -76,7 +84,7 @@ def places(page: Page) -> None:
 
 def ancestors(page: Page) -> None:
     """A lineage that was read to its end."""
-    expect(page.get_by_text("other lines")).to_be_visible()
+    expect(page.get_by_text("others had children")).to_be_visible()
 
 
 def played(page: Page) -> None:
@@ -147,7 +155,7 @@ def views(browser: Browser, url: str, genome: Path) -> None:
     take(browser, "gallery", f"{url}#/gallery", hung)
     take(browser, "file", url, dropped(genome))
     take(browser, "phone", url, size=PHONE)
-    take(browser, "phone-dark", at("lander"), bands, PHONE, "dark")
+    take(browser, "phone-dark", at("lander"), below, PHONE, "dark")
 
 
 def main() -> None:
@@ -170,7 +178,7 @@ def main() -> None:
         with served(folder) as url:
             views(browser, url, genome)
         with served(folder, GERMLINE_TOKEN="open sesame") as url:
-            take(browser, "login", url)
+            take(browser, "login", url, size=LOW)
         take(browser, "export", page.absolute().as_uri(), bands)
         browser.close()
 

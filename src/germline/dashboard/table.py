@@ -48,7 +48,7 @@ class Table:
 
 
 def gallery(library: Library, task: str, count: int) -> answers.Gallery:
-    """The best genomes of a task, or of every task in turn, by task and score."""
+    """The best genomes of a task, or those of every task in turn: the best ones first."""
     cards: dict[str, list[answers.Card]] = defaultdict(list)
     for key in library.runs():
         try:
@@ -57,10 +57,9 @@ def gallery(library: Library, task: str, count: int) -> answers.Gallery:
                     cards[card.task].append(card)
         except (InputError, OSError, Busy):
             continue
-    ranked = []
+    ranked: list[tuple[int, answers.Card]] = []
     for name in [task] if task else sorted(cards):
         best = sorted(cards.get(name, []), key=lambda card: (-(card.elite or 0.0), card.name))
-        ranked += list(enumerate(best))
-    chosen = sorted(ranked, key=lambda pair: pair[0])[:count]
-    shown = [card for rank, card in sorted(chosen, key=lambda pair: (pair[1].task, pair[0]))]
-    return answers.Gallery(sorted(cards), len(ranked), shown)
+        ranked += enumerate(best)
+    ranked.sort(key=lambda pair: pair[0])  # which keeps tasks in their order
+    return answers.Gallery(sorted(cards), len(ranked), [card for _, card in ranked[:count]])

@@ -130,7 +130,10 @@ class FuncEnvironment(_Undescribed):
     def picture(self, state: State) -> Array:
         """Draw a state with pygame."""
         try:
-            screen = self.environment.render_init(params=self.params)
+            # Gymnasium draws the pendulum on a square, which its own default would cut.
+            side = getattr(self.params, "screen_dim", None)
+            size = {"screen_width": side, "screen_height": side} if side else {}
+            screen = self.environment.render_init(**size, params=self.params)
             return self.environment.render_image(np.asarray(state), screen, self.params)[1]
         except DependencyNotInstalled:
             raise no_pygame() from None

@@ -3,6 +3,14 @@
 const CONFIG = { displayModeBar: false, displaylogo: false, responsive: true, doubleClick: "reset",
   showTips: false };
 const drawn = new Map();
+// Its program is large, and tables do not wait for it.
+const plotly = new Promise((resolve, reject) => {
+  const script = document.getElementById("plotly");
+  if (globalThis.Plotly) resolve();
+  script?.addEventListener("load", resolve);
+  script?.addEventListener("error", () => reject(new Error("The charts cannot be loaded.")));
+});
+plotly.catch(() => {});  // who draws says so
 
 /** Lines that differ by colour and by dash, as colour alone is not for everyone. */
 export const DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot"];
@@ -39,6 +47,8 @@ export function chartPlace(label, size = "") {
  */
 export async function draw(place, make, view = "same") {
   drawn.set(place, { make, view });
+  await plotly;
+  if (!drawn.has(place)) return;
   const now = colours();
   const { traces, layout } = make(now);
   const axis = { gridcolor: now.grid, linecolor: now.grid, zeroline: false, automargin: true,
@@ -64,12 +74,12 @@ export function dropCharts(element) {
   for (const place of drawn.keys()) {
     if (!element.contains(place)) continue;
     drawn.delete(place);
-    globalThis.Plotly.purge(place);
+    globalThis.Plotly?.purge(place);
   }
 }
 
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
-  for (const [place, { make, view }] of drawn) draw(place, make, view);
+  for (const [place, { make, view }] of drawn) draw(place, make, view).catch(() => {});
 });
 
 /** What curves can be drawn against: columns and words for them; cost where anything was paid. */

@@ -114,8 +114,9 @@ export function span(seconds) {
   return `${Math.floor(s / 86400)} d ${Math.floor((s % 86400) / 3600)} h`;
 }
 
-/** What it cost, to the cent where cents matter. */
+/** What it cost, to the cent where cents matter; – for nothing. */
 export function money(value) {
-  if (value === null || value === undefined) return "–";
-  return value.toLocaleString("en", { maximumFractionDigits: value < 100 ? 2 : 0 });
+  if (!value) return "–";
+  const small = value < 1 ? { maximumSignificantDigits: 2 } : { maximumFractionDigits: 2 };
+  return value.toLocaleString("en", value < 100 ? small : { maximumFractionDigits: 0 });
 }

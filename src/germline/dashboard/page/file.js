@@ -11,11 +11,13 @@ export async function showFile(main, file, signal) {
       el("p", { text: "Open a genome file with the button above, or drop one here." }));
     return;
   }
-  const about = el("div", { class: "digest" });
+  const about = el("div");
   const player = makePlayer({
     source: (seed) => ({ path: `/api/film?seed=${seed}`, body: file }),
     title: file.name,
-    about: (record) => about.replaceChildren(facts(recordFacts(record))),
+    about: (record) => about.replaceChildren(facts(recordFacts(record)),
+      el("div", { class: "digest" }, facts([
+        ["Digest", el("code", { class: "id long", text: record.digest })]]))),
   }, signal);
   main.append(heading(file.name), player.place, about);
   player.start();
@@ -29,6 +31,5 @@ function recordFacts(record) {
     ["Genes", whole(record.genes)],
     ["Arithmetic", record.arithmetic],
     ["Weights", whole(record.weights)],
-    ["Digest", el("code", { class: "id long", text: record.digest })],
   ];
 }

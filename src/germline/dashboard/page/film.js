@@ -190,6 +190,7 @@ export class Projector {
       const { canvas } = screen;
       if (canvas.width !== picture.width) canvas.width = picture.width;
       if (canvas.height !== picture.height) canvas.height = picture.height;
+      canvas.style.setProperty("--ratio", picture.width / picture.height);
       canvas.classList.toggle("coarse", picture.width < 240);
       canvas.getContext("2d").drawImage(picture, 0, 0);
       picture.close();
