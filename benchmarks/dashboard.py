@@ -400,7 +400,7 @@ def browsed(address: str, run: str) -> None:
     if program is None:
         print("  skipped: no Chromium; add it with: apt install chromium")
         return
-    bare, tables, first, later, drawn, films, inked = [], [], [], [], [], [], 0
+    bare, tables, ready, first, later, drawn, films, inked = [], [], [], [], [], [], [], 0
     people = Client(address).json(f"/api/runs/{run}/population/9")["individual"]
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
@@ -413,6 +413,8 @@ def browsed(address: str, run: str) -> None:
             page.goto(f"{address}/", wait_until="commit")
             page.locator("table.runs tbody tr").first.wait_for(state="visible")
             tables.append(time.perf_counter() - begun)
+            page.wait_for_function("() => Boolean(globalThis.Plotly)")
+            ready.append(time.perf_counter() - begun)
             for times, generation in ((first, 9), (later, 8)):
                 took, own, inked = page.evaluate(SHOW, f"#/run/{run}/population/{generation}")
                 times.append(took / 1e3)
@@ -430,6 +432,7 @@ def browsed(address: str, run: str) -> None:
     print(f"  {'a page of plain text, median (baseline)':<58}{statistics.median(bare):9.3f} s")
     for name, times, goal in (
         ("navigation to the table of runs", tables, OPEN),
+        ("the same until charts can be drawn", ready, OPEN),
         ("100,000 points, from their arrival to the screen", drawn, RENDER),
         ("the same from a click on, first visit", first, RENDER),
         ("the same from a click on, later", later, RENDER),
@@ -487,18 +490,32 @@ def measure(folder: Path, tries: int) -> None:
     with served(folder) as (process, address):
         found = Client(address).json("/api/runs")["runs"]
         keys = {row["name"]: row["key"] for row in found if row["name"] in SHAPES}
-        memory = Memory(process.pid)
         calls(address, process.pid, keys, tries)
         print("\nIn Chromium")
         browsed(address, keys["wide"])
         crowd(address, keys, tries)
-        print("\nMemory, at its peak")
-        verdict("the server, both runs read", memory.peak(), MEMORY, "MB")
-        verdict("the server, and the player that waits", memory.together, MEMORY, "MB")
-        played(address, keys["wide"])
+    print("\nMemory, at its peak")
+    for shape in SHAPES:
+        remembered(folder / shape, f"{shape} alone")
+    remembered(folder, "both runs")
+
+
+def remembered(folder: Path, name: str) -> None:
+    """Print what a server and its players have held that have read runs, and then played."""
+    with served(folder) as (process, address):
+        memory, client = Memory(process.pid), Client(address)
+        found = [row["key"] for row in client.json("/api/runs")["runs"]]
+        for run in found:
+            asked = paths(client, run)
+            while client.json(asked["bands"])["read"] < 1:
+                pass
+            for path in asked.values():
+                client.get(path)
+        verdict(f"{name}: the server", memory.peak(), MEMORY, "MB")
+        played(address, found[-1])
         memory.close()
         players = len(_family(process.pid)) - 1
-        verdict(f"the server and players, {players} at the end", memory.together, MEMORY, "MB")
+        verdict(f"{name}: and its {players} players", memory.together, MEMORY, "MB")
 
 
 def main() -> None:

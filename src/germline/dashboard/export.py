@@ -124,8 +124,7 @@ def _written(name: str, found: dict[str, Any]) -> bytes:
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
         "<title>Germline</title>": f"<title>{html.escape(name)} · Germline</title>",
         '<link rel="stylesheet" href="/page/style.css">': f"<style>{style}</style>",
-        '<script async id="plotly" src="/page/plotly.js"></script>': f"<script>{charts}</script>",
-        '<script type="module" src="/page/main.js"></script>': ""
+        '<script type="module" src="/page/main.js"></script>': f"<script>{charts}</script>\n"
         f'<script type="application/json" id="answers">{data}</script>\n'
         f'<script type="module">{script}</script>',
     }

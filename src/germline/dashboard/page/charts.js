@@ -3,14 +3,22 @@
 const CONFIG = { displayModeBar: false, displaylogo: false, responsive: true, doubleClick: "reset",
   showTips: false };
 const drawn = new Map();
-// Its program is large, and tables do not wait for it.
-const plotly = new Promise((resolve, reject) => {
-  const script = document.getElementById("plotly");
-  if (globalThis.Plotly) resolve();
-  script?.addEventListener("load", resolve);
-  script?.addEventListener("error", () => reject(new Error("The charts cannot be loaded.")));
-});
-plotly.catch(() => {});  // who draws says so
+let plotly = null;
+
+/** Load Plotly, unless it is there: it is large, and tables do not wait for it. */
+export function loadCharts() {
+  plotly ??= globalThis.Plotly ? Promise.resolve() : new Promise((resolve, reject) => {
+    const script = document.createElement("script");
+    script.src = "/page/plotly.js";
+    script.addEventListener("load", resolve);
+    script.addEventListener("error", () => {
+      plotly = null;  // to be tried again
+      reject(new Error("The charts cannot be loaded."));
+    });
+    document.head.append(script);
+  });
+  return plotly;
+}
 
 /** Lines that differ by colour and by dash, as colour alone is not for everyone. */
 export const DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot"];
@@ -47,7 +55,7 @@ export function chartPlace(label, size = "") {
  */
 export async function draw(place, make, view = "same") {
   drawn.set(place, { make, view });
-  await plotly;
+  await loadCharts();
   if (!drawn.has(place)) return;
   const now = colours();
   const { traces, layout } = make(now);

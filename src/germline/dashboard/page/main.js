@@ -1,7 +1,7 @@
 // The page: which view is shown, by the part of the address after #.
 
 import { answers, keptPaths, login } from "./api.js";
-import { dropCharts } from "./charts.js";
+import { dropCharts, loadCharts } from "./charts.js";
 import { announce, el, sentence } from "./dom.js";
 import { showFile } from "./file.js";
 import { showGallery } from "./gallery.js";
@@ -67,6 +67,7 @@ async function show(view) {
     announce("");
     scrollTo(0, 0);
     title.focus({ preventScroll: true });
+    requestIdleCallback(() => loadCharts().catch(() => {}));  // who draws says what is wrong
   });
   focus.observe(page, { childList: true });
   try {
