@@ -26,7 +26,8 @@ demo: $(READY) ## a network learns to balance a pole, and is tried on 100 fresh 
 	@run=runs/demo-$$(date +%Y%m%d-%H%M%S); \
 	$(BIN)/germline train cartpole --out $$run && \
 	$(BIN)/germline eval $$run --episodes 100 --at-least 475 && \
-	echo "Replay the champion with: $(BIN)/germline play $$run"
+	echo "Replay the champion with: $(BIN)/germline play $$run" && \
+	echo "Look at it in a browser:  $(BIN)/germline dashboard runs --open"
 
 test: $(READY) ## every test that needs only Python and no patience
 	$(BIN)/python -m pytest $(PARALLEL) -m "not system and not slow"

@@ -1,6 +1,7 @@
 """The climate of every test: strict dtypes, compiled code kept, no wall-clock limits."""
 
 import os
+import sys
 from pathlib import Path
 
 CACHE = Path(__file__).parent.parent / ".cache"
@@ -10,6 +11,26 @@ os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 os.environ["JAX_NUMPY_DTYPE_PROMOTION"] = "strict"
 
 import hypothesis  # noqa: E402
+import pytest  # noqa: E402
 
 hypothesis.settings.register_profile("germline", deadline=None, derandomize="CI" in os.environ)
 hypothesis.settings.load_profile("germline")
+
+
+@pytest.fixture
+def germline(capsys):
+    """The command line inside this process, which is quick: its exit code, output and error."""
+    from germline.cli import main
+
+    def call(*arguments):
+        with pytest.raises(SystemExit) as left:
+            main([str(a) for a in arguments])
+        captured = capsys.readouterr()
+        return left.value.code or 0, captured.out, captured.err
+
+    # What a command sets for its own process is put back.
+    environment, path = dict(os.environ), list(sys.path)
+    yield call
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.path[:] = path

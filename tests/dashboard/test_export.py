@@ -10,7 +10,6 @@ from html.parser import HTMLParser
 import pytest
 
 from commands import ok, refused
-from germline.cli import main
 from germline.dashboard import export
 from germline.dashboard.assets import page
 from germline.run.store import Store
@@ -20,17 +19,6 @@ EVIL = "<img src=x onerror=alert(1)>"
 DECLARED = re.compile(
     r"^(?:export )?(?:async )?(?:function|const|let|class) (?:\[([^\]]*)\]|(\w+))", re.MULTILINE
 )
-
-
-@pytest.fixture
-def germline(capsys):
-    def call(*arguments):
-        with pytest.raises(SystemExit) as left:
-            main([str(a) for a in arguments])
-        captured = capsys.readouterr()
-        return left.value.code or 0, captured.out, captured.err
-
-    return call
 
 
 @pytest.fixture(scope="module")

@@ -21,6 +21,7 @@ EXTRAS = {
     "atari": ("ale-py",),
     "box2d": ("box2d", "pygame-ce"),
     "celery": ("celery", "amqp", "redis"),
+    "dashboard": ("fastapi", "uvicorn", "plotly", "pillow", "pygame-ce"),
     "grpc": ("grpcio", "protobuf"),
     "jax-envs": ("gymnax", "brax"),
     "mujoco": ("mujoco",),
