@@ -33,4 +33,11 @@ def test_the_wheel_works_in_a_clean_environment(tmp_path):
         assert digest.strip() == "bcbacec3b913fdc9e078872b470f50f7575c257eda72316cb94a9019b2c1ca5a"
     listed = run(python, "-c", "import germline; print(germline.__file__)", cwd=tmp_path)
     assert str(tmp_path) in listed
-    assert Path(listed.strip()).with_name("py.typed").exists()
+    package = Path(listed.strip()).parent
+    assert (package / "py.typed").exists()
+    page = {path.name for path in (ROOT / "src" / "germline" / "dashboard" / "page").iterdir()}
+    assert page == {path.name for path in (package / "dashboard" / "page").iterdir()}
+    # What an extra would add is named.
+    asked = subprocess.run([command, "dashboard", "."], capture_output=True, text=True, check=False)
+    assert asked.returncode == 2
+    assert "pip install 'germline[dashboard]'" in asked.stderr

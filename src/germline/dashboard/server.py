@@ -14,7 +14,6 @@ from germline.dashboard import app
 from germline.dashboard.films import Players
 from germline.errors import InputError
 
-PORT = 8420
 CONNECTIONS = 200  # at once, beyond which callers are sent away
 LEAVE = 2  # seconds for calls that are under way when the server is to end
 PROMPT = 10.0  # seconds within which who connects must ask for something
@@ -36,8 +35,8 @@ class Prompt(H11Protocol):
 def serve(
     folder: Path,
     *,
-    host: str = "127.0.0.1",
-    port: int = PORT,
+    host: str,
+    port: int,
     token: str | None = None,
     certificate: Path | None = None,
     key: Path | None = None,
