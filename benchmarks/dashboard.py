@@ -1,13 +1,14 @@
 """The dashboard over runs of a million individuals: opening it, its calls, its memory, its cloud.
 
-    python benchmarks/dashboard.py [--keep FOLDER] [--tries 5]
+    python benchmarks/dashboard.py [--keep FOLDER] [--tries 5] [--watch RUN]
 
 Two runs are made by a script, or found in the folder where an earlier call kept them: 1,000
 generations of 1,000, and 10 of 100,000. In them the genetic algorithm is real and the game is not.
 The dashboard is the real one, by its command. Calls are made one at a time by one client, first
 while the server has yet to read the runs, then when it has; then by four clients at once. The
 server's processor time, a median, tells a slow call from a busy machine. Every figure that has a
-goal is printed with it. Without Chromium, what needs it is left out.
+goal is printed with it. Without Chromium, what needs it is left out. With --watch, nothing but
+films of a run's champion is measured: the first asked for while the server starts, the second then.
 """
 
 import argparse
@@ -464,6 +465,26 @@ def played(address: str, run: str) -> None:
     print(f"  {len(films)} films at once, {sum(films)} pictures: {seconds:.1f} s")
 
 
+def watched(folder: Path) -> None:
+    """Time films of a run's champion, from the question to the first picture and to the end."""
+    with served(folder) as (_, address):
+        row = Client(address).json("/api/runs")["runs"][0]
+        for seed, when in enumerate(("while the server starts", "after that")):
+            connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=120)
+            begun = time.perf_counter()
+            path = f"/api/runs/{row['key']}/individuals/{row['champion']}/film?seed={seed}"
+            connection.request("GET", path)
+            answer, film, first = connection.getresponse(), b"", 0.0
+            while part := answer.read1(2**16):
+                film += part
+                if not first and b'"kind":"shot"' in film:
+                    first = time.perf_counter() - begun
+            seconds = time.perf_counter() - begun
+            pace = pictures(film) / (seconds - first)
+            verdict(f"{row['task']}, {when}: a picture", first, FILM)
+            print(f"  all {pictures(film):,} after {seconds:.2f} s, {pace:,.0f} a second")
+
+
 def pictures(film: bytes) -> int:
     """How many pictures a film has, which must have come to its end."""
     place, count, header = 0, 0, {"kind": "nothing"}
@@ -523,7 +544,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--keep", type=Path, help="where the runs are kept, or were")
     parser.add_argument("--tries", type=int, default=5)
+    parser.add_argument("--watch", type=Path, help="film the champion of a run, and nothing else")
     options = parser.parse_args()
+    if options.watch:
+        watched(options.watch)
+        return
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.keep or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)

@@ -35,6 +35,14 @@ _HOST = re.compile(r"[A-Za-z0-9._-]+\Z")
 _ANYWHERE = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)(\S*)")
 
 
+def loopback(host: str) -> bool:
+    """Whether nobody but this machine can reach a host."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 @dataclass(frozen=True)
 class Address:
     """Where a server is. `path` begins with a slash or is empty, `query` is as it was written."""
@@ -64,11 +72,8 @@ class Address:
 
     @property
     def loopback(self) -> bool:
-        """Whether nobody but this machine can reach it."""
-        try:
-            return ip_address(self.host).is_loopback
-        except ValueError:
-            return self.host == "localhost"
+        """Whether only this machine can reach it."""
+        return loopback(self.host)
 
     def __repr__(self) -> str:
         return f"Address({self.redacted!r})"

@@ -32,8 +32,6 @@ SHOWN = """canvas => {
   return sum;
 }"""
 
-ELITES = """document.querySelector(".js-plotly-plot").data
-  .find(trace => trace.name === "elite").x.length"""
 FRAMES = """new Promise(done => {
   let left = 90;
   (function next() { left-- ? requestAnimationFrame(next) : done(); })();

@@ -24,7 +24,6 @@ class Row:
     error: str | None = None
     title: str = ""
     task: str = ""
-    task_kind: str = ""
     policy: str = ""
     algorithm: str = ""
     arithmetic: str = ""

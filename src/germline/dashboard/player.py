@@ -171,15 +171,15 @@ class _Play:
 
     def _about(self, file: "GenomeFile") -> Any:  # noqa: ANN401 - a callback
         from germline import blobs
+        from germline.run import outline
 
         genome, task = file.genome, file.task
         assert task is not None
-        settings = task.settings
         facts = {
             "kind": "about",
             "id": genome.id,
             "policy": genome.policy.name,
-            "task": settings.get("id") or settings.get("game") or task.name,
+            "task": outline.subject({"name": task.name, **task.settings}),
             "genes": len(genome.genes),
             "arithmetic": file.arithmetic,
             "seed": self.request.seed,

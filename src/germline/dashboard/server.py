@@ -4,12 +4,12 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable, Sequence
-from ipaddress import ip_address
 from pathlib import Path
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from germline.address import loopback
 from germline.dashboard import app
 from germline.dashboard.films import Players
 from germline.errors import InputError
@@ -103,14 +103,6 @@ def check(
             f"--host: {host} can be reached by others, and the token would travel in the clear: "
             "give --certificate and --key, or choose --insecure"
         )
-
-
-def loopback(host: str) -> bool:
-    """Whether nobody but this machine can reach an address."""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _listen(host: str, port: int) -> socket.socket:

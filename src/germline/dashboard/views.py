@@ -43,7 +43,6 @@ def _facts(view: View) -> dict[str, Any]:
         "name": view.name,
         "title": spec.name,
         "task": outline.subject(spec.task),
-        "task_kind": spec.task["name"],
         "policy": spec.policy["name"],
         "algorithm": spec.algorithm["name"],
         "arithmetic": spec.arithmetic,
