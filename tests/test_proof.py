@@ -13,7 +13,7 @@ from germline.files import TaskRef
 from germline.genome import Birth, Gene, Genome
 from germline.messages import Problem
 from germline.noise import Stream, reference_words
-from germline.policies import integers_reference
+from germline.policies.arithmetic import integers_reference
 from germline.policies.conv import Conv
 
 

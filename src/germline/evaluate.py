@@ -16,7 +16,7 @@ from germline.blobs import BlobCache
 from germline.decode import Decoder
 from germline.errors import InputError, shorten
 from germline.messages import Evaluation, Failure, Problem, Request, Result, Sums
-from germline.policies.context import Context
+from germline.policies.normalisation import Context
 from germline.policies.protocols import ExactNetwork
 from germline.tasks import sample
 from germline.tasks.film import Watch

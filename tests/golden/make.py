@@ -24,7 +24,7 @@ from germline import policies, reference  # noqa: E402
 from germline.blobs import weights_hash  # noqa: E402
 from germline.genome import Birth, Gene, Genome  # noqa: E402
 from germline.noise import Stream, reference_noise, reference_words  # noqa: E402
-from germline.policies import integers_reference  # noqa: E402
+from germline.policies.arithmetic import integers_reference  # noqa: E402
 from germline.run import spec as specs  # noqa: E402
 
 SEEDS = (0, 1, 4070460811, 4294967295)

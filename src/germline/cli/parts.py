@@ -169,7 +169,7 @@ def _forward(spec: Any, job: Job) -> dict[str, Any]:  # noqa: ANN401 - settings 
     import numpy as np
 
     from germline import mutation
-    from germline.policies.networks import alone, build
+    from germline.policies.building import alone, build
     from germline.policies.protocols import Array, Policy
     from germline.tasks import sizes
 

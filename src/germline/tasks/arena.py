@@ -17,7 +17,7 @@ from typing import Any
 
 from germline.decode import Decoder
 from germline.files import Arithmetic
-from germline.policies.networks import build
+from germline.policies.building import build
 from germline.policies.protocols import PolicySpec
 from germline.tasks.crew import Crew
 from germline.tasks.hand import HALVES, Report, Ticket

@@ -10,7 +10,7 @@ from germline import policies
 from germline.decode import Decoder
 from germline.errors import InputError
 from germline.genome import Birth, Gene, Genome
-from germline.policies.context import Context
+from germline.policies.normalisation import Context
 from germline.policies.protocols import PolicySpec
 from germline.tasks import fitting, registry, sample
 from germline.tasks.players import Players

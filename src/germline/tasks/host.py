@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from germline.policies.protocols import Array, Carry, Policy
-from germline.policies.shared import Siblings
+from germline.policies.shared_products import Siblings
 from germline.tasks.film import Shot, Watch
 from germline.tasks.players import Players, all_arrays
 from germline.tasks.protocols import Episode, Outcome, Task

@@ -18,7 +18,7 @@ import numpy as np
 from germline import draws
 from germline.draws import Purpose
 from germline.errors import InputError
-from germline.policies.context import Context
+from germline.policies.normalisation import Context
 from germline.policies.protocols import Array, PolicySpec
 from germline.tasks import registry
 from germline.tasks.host import HostTask

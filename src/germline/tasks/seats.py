@@ -15,7 +15,7 @@ import numpy as np
 from germline.decode import Decoder
 from germline.errors import shorten
 from germline.genome import Genome
-from germline.policies.context import Context
+from germline.policies.normalisation import Context
 from germline.policies.protocols import Array, Carry, Policy
 from germline.tasks.host import Eyes, acted
 from germline.tasks.players import all_arrays
