@@ -1,6 +1,5 @@
 """The convolution for GPUs, interpreted here; whether it is compiled there is seen on a GPU."""
 
-
 import jax
 import jax.numpy as jnp
 import numpy as np
