@@ -56,7 +56,7 @@ def gains(problem: Problem, *, trust: bool = False) -> bool:
     """
     from germline import tasks  # which need JAX; masters of others do not
     from germline.evaluate import load
-    from germline.tasks.host import HostTask
+    from germline.tasks.on_host.lanes import HostTask
 
     try:
         if trust:

@@ -171,7 +171,7 @@ def _forward(spec: Any, job: Job) -> dict[str, Any]:  # noqa: ANN401 - settings 
     from germline import mutation
     from germline.policies.building import alone, build
     from germline.policies.protocols import Array, Policy
-    from germline.tasks import sizes
+    from germline.tasks.on_device import sizes
 
     layout = spec.layout()
     many = min(job.networks, sizes.power_within(sizes.share_of_memory() // (4 * layout.size)))

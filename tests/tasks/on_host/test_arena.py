@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 import arcade  # noqa: F401 - registers its environments
 from germline import Birth, Decoder, Gene, Genome, policies, tasks
-from germline.tasks import Episode, crew, fitting
-from germline.tasks.arena import Arena
-from germline.tasks.seats import Bout
+from germline.tasks import Episode, fitting
+from germline.tasks.on_host import crew
+from germline.tasks.on_host.arena import Arena
+from germline.tasks.on_host.seats import Bout
 from networks import patient
 
 ASTEROIDS = {"game": "asteroids", "size": [20, 16], "stack": 3, "limit": 40}
