@@ -305,9 +305,9 @@ def evotorch(padding: str) -> Numbers:
 
 def inside(work: str) -> Numbers:
     """Measure in a process of its own, held to one core."""
-    from germline import compiled
+    from germline import xla
 
-    environment = {**os.environ, **compiled.settings(), **compiled.single_threaded()}
+    environment = {**os.environ, **xla.cache_settings(), **xla.single_threaded()}
     environment |= {"OMP_NUM_THREADS": "1", "RAY_USAGE_STATS_ENABLED": "0"}
     command = [sys.executable, __file__, "--inside", work]
     run = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)

@@ -24,9 +24,9 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from germline import compiled
+from germline import xla
 
-compiled.keep()
+xla.keep_compiled()
 
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402

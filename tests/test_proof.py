@@ -5,7 +5,8 @@ import hashlib
 import numpy as np
 import pytest
 
-from germline import policies, proof, reference
+from germline import decode_reference as reference
+from germline import policies, proof
 from germline.blobs import BlobCache
 from germline.errors import InputError
 from germline.evaluate import Evaluator

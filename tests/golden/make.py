@@ -20,7 +20,8 @@ sys.path.insert(0, str(HERE.parent))
 import networks  # noqa: E402
 import runs  # noqa: E402
 import samples  # noqa: E402
-from germline import policies, reference  # noqa: E402
+from germline import decode_reference as reference  # noqa: E402
+from germline import policies  # noqa: E402
 from germline.blobs import weights_hash  # noqa: E402
 from germline.genome import Birth, Gene, Genome  # noqa: E402
 from germline.noise import Stream, reference_noise, reference_words  # noqa: E402

@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from germline import Birth, Decoder, Gene, Genome, policies, reference
+from germline import Birth, Decoder, Gene, Genome, policies
+from germline import decode_reference as reference
 from germline.errors import InputError
 from germline.policies.arithmetic import integers_reference
 from germline.policies.arithmetic.integers import BLOCK

@@ -21,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from germline import child, compiled
+from germline import child, xla
 from germline.errors import InputError
 from germline.policies.protocols import Array
 from germline.tasks import registry
@@ -183,7 +183,7 @@ class Crew:
                     self.replace(number)
 
     def _start(self, number: int) -> Hand:
-        environment = {**os.environ, **compiled.single_threaded(), "JAX_PLATFORMS": "cpu"}
+        environment = {**os.environ, **xla.single_threaded(), "JAX_PLATFORMS": "cpu"}
         process, pipe = child.start(program.__name__, environment, [self._file.fileno()])
         first = number * self.lanes
         hello = msgspec.structs.replace(self._hello, first=first, last=first + self.lanes)
