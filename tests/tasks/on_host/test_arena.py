@@ -148,7 +148,7 @@ def note(turn, ended, failed=None, lost=None):
 def test_everyone_does_as_if_alone(name):
     ground = Playground(*CASES[name])
     with ground.arena() as arena:
-        assert arena.crew.sizes.places == 4  # of either half
+        assert arena.crew.places == 4  # of either half
         bouts = ground.bouts(33)
         wanted = ground.wanted(bouts)
         for some in (slice(0, 30), slice(30, 33)):  # more than there are places, and fewer
