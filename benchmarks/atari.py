@@ -88,8 +88,9 @@ def germline(case: str) -> Numbers:
     from germline.files import TaskRef
     from germline.genome import Birth, Gene, Genome
     from germline.messages import Key, Problem, Request
-    from germline.tasks import host
     from germline.tasks.atari import Atari, Console
+    from germline.tasks.on_host import lockstep
+    from germline.tasks.on_host.lanes import PlainEyes, Stage
     from germline.tasks.players import Players
     from germline.tasks.protocols import Episode
 
@@ -125,10 +126,10 @@ def germline(case: str) -> Numbers:
             self.list.append(action)
             return super().step(action, into)
 
-    stage = host.Stage(lambda: Recorder(Atari(GAME)))
+    stage = Stage(lambda: Recorder(Atari(GAME)))
     players, every = evaluator._prepared(requests)
     eyes = stage.lane(0).eyes
-    host.play(stage, evaluator.task.space(), eyes, players, every, 16)  # type: ignore[arg-type]
+    lockstep.play(stage, evaluator.task.space(), eyes, players, every, 16)  # type: ignore[arg-type]
     steps = sum(len(actions) for _, actions in taken)
     frames = sum(sum(result.frames) for result in evaluator.evaluate(requests))  # type: ignore[union-attr]
 
@@ -170,9 +171,9 @@ def germline(case: str) -> Numbers:
     network = players.together(seats)
     space = evaluator.task.space()
     assert space is not None
-    plain = host.Plain(space)
-    forward = host._acting(space, plain, network)
-    memory = host._beginning(plain, network, width)
+    plain = PlainEyes(space)
+    forward = lockstep._acting(space, plain, network)
+    memory = lockstep._beginning(plain, network, width)
     fresh = np.zeros(width, bool)
 
     def think() -> None:
@@ -214,12 +215,12 @@ def germline(case: str) -> Numbers:
     for lane, ale in zip(lanes, timed, strict=True):
         lane.ale, lane.take = ale, clock._timed(lane.take, "take")
     with clock.watching(
-        (host._Table, "_act", "act"),
+        (lockstep._Table, "_act", "act"),
         (Players, "together", "decode"),
         (Recorder, "start", "start"),
     ):
         whole = seconds(
-            lambda: host.play(stage, space, eyes, players, every, 16)  # type: ignore[arg-type]
+            lambda: lockstep.play(stage, space, eyes, players, every, 16)  # type: ignore[arg-type]
         )
     spent = {name: value / steps * 1e6 for name, value in clock.spent.items()}
     # Resizing is part of the compiled step, so its share is that of doing it alone.
@@ -304,9 +305,9 @@ def evotorch(padding: str) -> Numbers:
 
 def inside(work: str) -> Numbers:
     """Measure in a process of its own, held to one core."""
-    from germline import compiled
+    from germline import xla
 
-    environment = {**os.environ, **compiled.settings(), **compiled.single_threaded()}
+    environment = {**os.environ, **xla.cache_settings(), **xla.single_threaded()}
     environment |= {"OMP_NUM_THREADS": "1", "RAY_USAGE_STATS_ENABLED": "0"}
     command = [sys.executable, __file__, "--inside", work]
     run = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)

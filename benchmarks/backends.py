@@ -33,9 +33,10 @@ from germline import address, policies
 from germline.address import Address
 from germline.backends import Backend, Dispatcher, Processes, processes
 from germline.backends import dispatch as dispatching
+from germline.batches import pack
 from germline.files import TaskRef
 from germline.genome import Birth, Gene, Genome
-from germline.messages import Evaluation, Key, Problem, Request, encode, pack
+from germline.messages import Evaluation, Key, Problem, Request, encode
 
 WORKERS = 2
 BATCH = 64

@@ -35,9 +35,9 @@ def rate(steps: float, seconds: float) -> float:
 
 def germline(hidden: list[int], seed: int, begun: float) -> Rates:
     """A whole run on two processes, with its store."""
-    from germline import compiled
+    from germline import xla
 
-    compiled.keep()
+    xla.keep_compiled()
     from germline.backends import Dispatcher
     from germline.messages import Key, Request
     from germline.run import engines, loop

@@ -24,18 +24,19 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from germline import compiled
+from germline import xla
 
-compiled.keep()
+xla.keep_compiled()
 
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 
 from germline import Birth, Decoder, Gene, Genome, policies, tasks  # noqa: E402
-from germline.tasks import Episode, Players, fitting, sizes  # noqa: E402
-from germline.tasks.dynamics import dynamics  # noqa: E402
+from germline.tasks import Episode, Players, fitting  # noqa: E402
 from germline.tasks.functional import Functional  # noqa: E402
+from germline.tasks.on_device import sizes  # noqa: E402
+from germline.tasks.suites import dynamics  # noqa: E402
 
 ROUNDS = 4  # of children, until there is one whose own children are `later`
 SIGMA, LITTLE = 0.1, 0.001  # what children differ by, and those of the last, so that they do well

@@ -17,8 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from germline import Birth, Decoder, Gene, Genome, policies
-from germline.policies.networks import NetworkPolicy
-from germline.policies.steps import LARGEST
+from germline.policies.arithmetic.steps import LARGEST
+from germline.policies.building import NetworkPolicy
 
 SIGMA, DECLARED = 0.002, 500
 AGES = (0, 100, 500, 1000)

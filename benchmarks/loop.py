@@ -18,16 +18,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from germline.backends import Serial
-from germline.messages import (
-    Evaluation,
-    Event,
-    Request,
-    decode_batch,
-    decode_events,
-    encode,
-    pack,
-    unpack,
-)
+from germline.batches import decode_batch, pack, unpack
+from germline.messages import Evaluation, Event, Request, decode_events, encode
 from germline.run import loop
 from germline.run import spec as specs
 from germline.run.store import Store

@@ -34,8 +34,9 @@ from germline.backends.grpc import Grpc, wire
 from germline.backends.line import PROTOCOL, Hello, Ready, Results, Work
 from germline.backends.protocols import WorkerStatus
 from germline.backends.roster import Roster
+from germline.batches import pack
 from germline.genome import Birth, Gene, Genome
-from germline.messages import Evaluation, Event, Key, Request, pack
+from germline.messages import Evaluation, Event, Key, Request
 from germline.run.store import Store
 
 BATCH = 64

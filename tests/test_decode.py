@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from germline import blobs, reference
+from germline import blobs
+from germline import decode_reference as reference
 from germline.decode import Decoder
 from germline.errors import InputError
 from germline.genome import Birth, Gene, Genome

@@ -27,7 +27,7 @@ from germline.messages import (
     decode_events,
     encode,
 )
-from germline.policies import integers_reference
+from germline.policies.arithmetic import integers_reference
 from germline.tasks import Episode, Outcome, Players, fitting
 
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from germline import mutation, reference
+from germline import decode_reference as reference
+from germline import mutation
 from germline.blobs import pack
 from germline.genome import Gene
 from germline.layout import Layout, Tensor

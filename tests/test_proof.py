@@ -5,7 +5,8 @@ import hashlib
 import numpy as np
 import pytest
 
-from germline import policies, proof, reference
+from germline import decode_reference as reference
+from germline import policies, proof
 from germline.blobs import BlobCache
 from germline.errors import InputError
 from germline.evaluate import Evaluator
@@ -13,7 +14,7 @@ from germline.files import TaskRef
 from germline.genome import Birth, Gene, Genome
 from germline.messages import Problem
 from germline.noise import Stream, reference_words
-from germline.policies import integers_reference
+from germline.policies.arithmetic import integers_reference
 from germline.policies.conv import Conv
 
 

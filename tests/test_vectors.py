@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from germline import bfloat16, files, policies, reference
+from germline import bfloat16, files, policies
+from germline import decode_reference as reference
 from germline.blobs import weights_hash
 from germline.decode import Decoder
 from germline.noise import Stream, reference_noise, reference_words

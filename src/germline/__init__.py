@@ -2,40 +2,41 @@
 
 The modules in reading order, each importing only from those above it:
 
-    errors      the one error for what a user gave
-    settings    what users write, turned into structs
-    address     where a server is, and the secrets it is reached with
-    compiled    XLA's code, kept between processes
-    child       programs that this one starts, and that end with it
-    device      whether there is an accelerator, and what it takes to use it
-    bfloat16    scales that keep the arithmetic exact
-    noise       integer noise addressed by (seed, stream, index)
-    layout      how a flat vector of weights is cut into a network's tensors
-    operators   the mutation operators by name
-    genome      Gene, Birth, Snapshot, Foreign, Genome and their ids
-    disk        files read within bounds, written whole or not at all
-    blobs       weights as content-addressed bytes
-    files       genomes as JSON and safetensors
-    mutation    what each operator does to the weights
-    legacy      weights of genomes that other systems published
-    reference   decoding in plain numpy, the definition
-    decode      decoding at a cost that does not grow with age
-    policies    networks that play, in floats and in integers
-    draws       everything a run draws at random, by counter
-    messages    requests, evaluations, failures
-    tasks       what a policy is scored on
-    proof       what exact arithmetic gives on every machine
-    evaluate    decode, build, play: the work of one worker
-    backends    who does the work, and the dispatcher above them
-    algorithms  how a population moves: ask and tell
-    run         the spec, the loop and the store
-    paper       published results to compare with
-    presets     specs that come with Germline
-    api         train, look back, score: Germline from Python
-    sweep       many runs that differ in a few settings, side by side
-    deploy      files that bring a run to clusters
-    dashboard   runs in a browser
-    cli         the command `germline`
+    errors            the one error for what a user gave
+    settings          what users write, turned into structs
+    address           where a server is, and the secrets it is reached with
+    xla               its programs, kept between processes, and its threads
+    child             programs that this one starts, and that end with it
+    device            whether there is an accelerator, and what it takes to use it
+    bfloat16          scales that keep the arithmetic exact
+    noise             integer noise addressed by (seed, stream, index)
+    layout            how a flat vector of weights is cut into a network's tensors
+    operators         the mutation operators by name
+    genome            Gene, Birth, Snapshot, Foreign, Genome and their ids
+    disk              files read within bounds, written whole or not at all
+    blobs             weights as content-addressed bytes
+    files             genomes as JSON and safetensors
+    mutation          what each operator does to the weights
+    legacy            weights of genomes that other systems published
+    decode_reference  decoding in plain numpy, the definition
+    decode            decoding at a cost that does not grow with age
+    policies          networks that play, in floats and in integers
+    draws             everything a run draws at random, by counter
+    messages          requests, evaluations, failures
+    batches           requests as they travel
+    tasks             what a policy is scored on
+    proof             what exact arithmetic gives on every machine
+    evaluate          decode, build, play: the work of one worker
+    backends          who does the work, and the dispatcher above them
+    algorithms        how a population moves: ask and tell
+    run               the spec, the loop and the store
+    paper             published results to compare with
+    presets           specs that come with Germline
+    api               train, look back, score: Germline from Python
+    sweep             many runs that differ in a few settings, side by side
+    deploy            files that bring a run to clusters
+    dashboard         runs in a browser
+    cli               the command `germline`
 """
 
 from importlib import import_module

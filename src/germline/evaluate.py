@@ -16,9 +16,9 @@ from germline.blobs import BlobCache
 from germline.decode import Decoder
 from germline.errors import InputError, shorten
 from germline.messages import Evaluation, Failure, Problem, Request, Result, Sums
-from germline.policies.context import Context
+from germline.policies.normalisation import Context
 from germline.policies.protocols import ExactNetwork
-from germline.tasks import sample
+from germline.tasks import random_play
 from germline.tasks.film import Watch
 from germline.tasks.protocols import Episode, Outcome
 
@@ -123,7 +123,7 @@ class Evaluator:
         if digest in self._contexts:
             return self._contexts[digest]
         if digest is None:
-            self._contexts = {None: sample.context(self.task, self.spec)}
+            self._contexts = {None: random_play.context(self.task, self.spec)}
             return self._contexts[None]
         frozen = msgspec.msgpack.decode(self.blobs[digest], type=Frozen)
         shape = getattr(self.spec, "observation", (len(frozen.mean),))

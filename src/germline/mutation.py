@@ -1,9 +1,9 @@
 """What each operator does to the weights: pure functions of (θ, seed, σ, layout), in JAX.
 
-They give the same bits as `reference.py` on every machine, jitted or not, batched or not, because
-no step before the last rounds, and `θ + p` with an exact product p rounds once, with or without
-fused multiply-add. Each operator says below why its product is exact. Weights that an operator does
-not select are copied, not added to.
+They give the same bits as `decode_reference.py` on every machine, jitted or not, batched or not,
+because no step before the last rounds, and `θ + p` with an exact product p rounds once, with or
+without fused multiply-add. Each operator says below why its product is exact. Weights that an
+operator does not select are copied, not added to.
 """
 
 import jax

@@ -17,9 +17,9 @@ from germline.decode import Decoder
 from germline.errors import InputError
 from germline.genome import Birth, Gene, Genome
 from germline.noise import Stream, reference_words
-from germline.policies import integers_reference
+from germline.policies.arithmetic import integers_reference
+from germline.policies.building import alone, build
 from germline.policies.conv import Conv
-from germline.policies.networks import alone, build
 from germline.policies.protocols import ExactNetwork
 from germline.tasks.atari import Atari, Console
 from germline.tasks.protocols import Episode

@@ -190,7 +190,7 @@ def test_without_memory_it_goes_on_with_fewer_places(capsys):
         player.arena = Full(player.arena)
         found += player.turn()
         assert "out of memory; on with 8 slots\n" in capsys.readouterr().err
-        assert player.arena.crew.sizes.places == 4
+        assert player.arena.crew.places == 4
         assert all(hand.process.returncode is not None for hand in hands)
         found = finish(player, found)
         alike(found, player.evaluator.evaluate(requests))

@@ -3,8 +3,9 @@
 from evolution import POLICY
 from germline.backends.handout import HandOut
 from germline.backends.roster import Host
+from germline.batches import merged, pack, unpack
 from germline.genome import Birth, Gene, Genome
-from germline.messages import Key, Request, merged, pack, unpack
+from germline.messages import Key, Request
 
 
 def batch(number, avoid=""):

@@ -184,7 +184,7 @@ def test_who_leaves_answers_or_gives_back_everything_once(unhurried):
 
 
 def test_processes_that_cannot_play_end_the_run_with_a_sentence(tmp_path, monkeypatch):
-    ends = "import os, sys\nif 'germline.tasks.hand' in str(sys.orig_argv): os._exit(7)\n"
+    ends = "import os, sys\nif 'germline.tasks.on_host.hand' in str(sys.orig_argv): os._exit(7)\n"
     (tmp_path / "sitecustomize.py").write_text(ends)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     run = resolved(RUNS["ga on the host"])

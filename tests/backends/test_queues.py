@@ -11,7 +11,7 @@ from germline.backends.celery import wire
 from germline.backends.celery.broker import Names
 from germline.backends.celery.wire import Said, Seal
 from germline.backends.line import Beat, Hello, Ready, Results
-from germline.messages import pack
+from germline.batches import pack
 
 FUZZED = 10_000
 TOKEN = "open sesame"

@@ -22,11 +22,12 @@ sys.path.insert(0, str(HERE.parent))
 import networks  # noqa: E402
 import runs  # noqa: E402
 import samples  # noqa: E402
-from germline import bfloat16, blobs, files, policies, reference  # noqa: E402
+from germline import bfloat16, blobs, files, policies  # noqa: E402
+from germline import decode_reference as reference  # noqa: E402
 from germline.blobs import weights_hash  # noqa: E402
 from germline.genome import Birth, Gene, Genome, Snapshot  # noqa: E402
 from germline.noise import Stream, reference_noise, reference_words  # noqa: E402
-from germline.policies import integers_reference  # noqa: E402
+from germline.policies.arithmetic import integers_reference  # noqa: E402
 from germline.run import spec as specs  # noqa: E402
 
 SEEDS = (0, 1, 4070460811, 4294967295)

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from germline import blobs, legacy, policies, reference
+from germline import blobs, legacy, policies
+from germline import decode_reference as reference
 from germline.decode import Decoder
 from germline.errors import InputError
 from germline.genome import Birth, Foreign, Gene, Genome, Slices

@@ -7,7 +7,7 @@ import pytest
 from germline import policies
 from germline.errors import InputError
 from germline.legacy import seed_list
-from germline.policies.networks import build
+from germline.policies.building import build
 from samples import HEADS, PLAIN
 
 SEEDS = (4070460811, 0, 4294967295)

@@ -10,8 +10,8 @@ from jax.test_util import check_grads
 
 from germline import Birth, Decoder, Gene, Genome, mutation, policies
 from germline.operators import Block, Gaussian, Grow
-from germline.policies.padding import window
-from germline.policies.patches import patches
+from germline.policies.arithmetic.padding import window
+from germline.policies.arithmetic.patches import patches
 from networks import (
     NETWORKS,
     context_of,

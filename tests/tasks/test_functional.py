@@ -11,7 +11,7 @@ from gymnasium.envs.phys2d.cartpole import CartPoleParams
 from germline import Birth, Decoder, Gene, Genome, policies, tasks
 from germline.errors import InputError
 from germline.tasks import Episode, fitting
-from germline.tasks.dynamics import dynamics
+from germline.tasks.suites import dynamics
 
 
 def players(task, genes=(1,), policy="mlp", sigma=1.0, **settings):

@@ -15,10 +15,11 @@ import jax
 import numpy as np
 
 from germline import blobs, policies
+from germline.batches import Lineage
 from germline.decode import Decoder
 from germline.files import GenomeFile, to_json
 from germline.genome import Birth, Gene, Genome
-from germline.messages import Lineage, encode
+from germline.messages import encode
 from germline.sweep.figure import COLOURS, DASHES
 
 HERE = Path(__file__).parent

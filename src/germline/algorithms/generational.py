@@ -15,10 +15,11 @@ import numpy as np
 from germline.algorithms import progress
 from germline.algorithms.progress import Common, Natural, Progress
 from germline.algorithms.protocols import Blobs, Report
+from germline.batches import Lineage
 from germline.draws import Purpose
 from germline.errors import InputError
 from germline.genome import Genome, PolicyRef
-from germline.messages import Evaluation, Failure, Lineage, Request, Result, encode
+from germline.messages import Evaluation, Failure, Request, Result, encode
 
 POPULATION, CANDIDATES = 0, 1
 

@@ -22,8 +22,9 @@ from germline.algorithms.ga import GA
 from germline.algorithms.generational import CANDIDATES, POPULATION, Scored
 from germline.algorithms.progress import Progress
 from germline.algorithms.protocols import Blobs, Report, State
+from germline.batches import Lineage
 from germline.genome import Gene, Genome, PolicyRef
-from germline.messages import Evaluation, Failure, Key, Lineage, Request, Result, Sums, encode
+from germline.messages import Evaluation, Failure, Key, Request, Result, Sums, encode
 
 REMEMBERED = 100  # generations whose stragglers can still become parents
 

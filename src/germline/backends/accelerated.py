@@ -15,10 +15,10 @@ from germline.device import LANES
 from germline.errors import InputError, shorten
 from germline.evaluate import Evaluator
 from germline.messages import Event, Failure, Key, Lost, Request
-from germline.tasks.arena import Arena
-from germline.tasks.host import HostTask
+from germline.tasks.on_host.arena import Arena
+from germline.tasks.on_host.lanes import HostTask
+from germline.tasks.on_host.seats import Bout
 from germline.tasks.protocols import Outcome
-from germline.tasks.seats import Bout
 
 
 class Accelerated:

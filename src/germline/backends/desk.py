@@ -31,8 +31,9 @@ from germline.backends.line import (
     Work,
 )
 from germline.backends.roster import Host, Roster
+from germline.batches import Batch
 from germline.blobs import BlobCache
-from germline.messages import Batch, Event, Key, Problem
+from germline.messages import Event, Key, Problem
 
 MOST_SLOTS = 4096
 

@@ -4,7 +4,8 @@ from collections import deque
 
 from germline.backends.protocols import host_of
 from germline.backends.roster import Host
-from germline.messages import Batch, Key, merged
+from germline.batches import Batch, merged
+from germline.messages import Key
 
 IN_FLIGHT = 2  # batches per slot: one in work, one waiting
 

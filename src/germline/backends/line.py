@@ -12,8 +12,9 @@ from typing import Protocol
 
 import msgspec
 
+from germline.batches import Batch
 from germline.errors import InputError
-from germline.messages import Batch, Event, Key, Problem
+from germline.messages import Event, Key, Problem
 
 PROTOCOL = 1
 LEASE = 20.0  # seconds

@@ -13,16 +13,17 @@ from multiprocessing.connection import wait
 
 import msgspec
 
-from germline import child, compiled
+from germline import child, xla
 from germline import device as devices
 from germline.address import PARENT, TOKEN, URL
 from germline.backends.process import Worker
 from germline.backends.protocols import WorkerStatus
 from germline.backends.worker import Hello
+from germline.batches import Batch, pack
 from germline.blobs import BlobCache
 from germline.device import LANES, Device
 from germline.errors import InputError
-from germline.messages import Batch, Event, Key, Lost, Problem, Request, decode_events, encode, pack
+from germline.messages import Event, Key, Lost, Problem, Request, decode_events, encode
 
 IN_FLIGHT = 2  # batches a worker holds: one in work, one waiting, so that it is never idle
 HOPELESS = 3  # deaths per worker, before it was ready, from which on none is replaced
@@ -56,7 +57,7 @@ def gains(problem: Problem, *, trust: bool = False) -> bool:
     """
     from germline import tasks  # which need JAX; masters of others do not
     from germline.evaluate import load
-    from germline.tasks.host import HostTask
+    from germline.tasks.on_host.lanes import HostTask
 
     try:
         if trust:
@@ -240,10 +241,10 @@ class Processes:
         kind = self.platform if self.accelerated else "process"
         name = f"{kind}-{self._started}"
         self._started += 1
-        own = {**compiled.single_threaded(), "JAX_PLATFORMS": "cpu"}
+        own = {**xla.single_threaded(), "JAX_PLATFORMS": "cpu"}
         if self.platform != "cpu":
             own = dict(devices.settings(self.platform, exact=self._problem.arithmetic == "exact"))
-        environment = {**compiled.settings(), **without_secrets(), **own, WORKER: "1"}
+        environment = {**xla.cache_settings(), **without_secrets(), **own, WORKER: "1"}
         process, pipe = child.start("germline.backends.worker", environment)
         worker = Worker(name, process, pipe, accelerated=self.accelerated)
         worker.start()

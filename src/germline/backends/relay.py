@@ -36,9 +36,10 @@ from germline.backends.line import (
     Work,
 )
 from germline.backends.processes import Processes
+from germline.batches import Batch
 from germline.blobs import sha256
 from germline.device import LANES, Device, choose
-from germline.messages import Batch, Evaluation, Event, Failure, Lost, Problem
+from germline.messages import Evaluation, Event, Failure, Lost, Problem
 
 MOMENT = 0.2
 BACKOFF = 0.5, 30.0  # seconds until the first new attempt, and the longest between two

@@ -22,19 +22,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from germline import child, compiled
+from germline import child, xla
 from germline.backends.line import Bell
+from germline.batches import decode_batch, unpack
 from germline.genome import Genome
-from germline.messages import (
-    Event,
-    Key,
-    Lost,
-    Problem,
-    Request,
-    decode_batch,
-    encode,
-    unpack,
-)
+from germline.messages import Event, Key, Lost, Problem, Request, encode
 
 if TYPE_CHECKING:
     from germline.evaluate import Evaluator
@@ -111,7 +103,7 @@ def _serve(master: Connection) -> None:
         events = read(payload, lambda requests: [*evaluator.evaluate(requests)])
         master.send_bytes(b"e" + encode(tuple(events)))
         turn += 1
-        compiled.settle(turn)
+        xla.settle(turn)
 
 
 def _all_at_once(
@@ -153,7 +145,7 @@ def _all_at_once(
             if events or heard:
                 master.send_bytes(b"e" + encode(tuple(events)))
                 turn += 1
-                compiled.settle(turn)
+                xla.settle(turn)
 
 
 def _listen(master: Connection, frames: Frames, bell: Bell | None = None) -> None:

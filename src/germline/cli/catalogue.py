@@ -127,7 +127,7 @@ def _host() -> list[dict[str, Any]]:
 
 def _device() -> list[dict[str, Any]]:
     """What runs on the device."""
-    from germline.tasks.dynamics import known
+    from germline.tasks.suites import known
 
     rows = []
     for suite, (ids, needs) in known().items():
@@ -142,7 +142,7 @@ def _absent() -> dict[str, str]:
     """Suites of which nothing is known here, and what would add them."""
     import importlib.util
 
-    from germline.tasks.dynamics import known
+    from germline.tasks.suites import known
 
     found = {suite: needs for suite, (_, needs) in known().items() if needs is not None}
     if not importlib.util.find_spec("ale_py"):

@@ -218,12 +218,12 @@ def _about(path: Path, error: Exception) -> str:
 
 def _decoded(source: "GenomeFile", layout: "Layout", engine: str) -> Any:  # noqa: ANN401
     if engine == "numpy":
-        from germline import reference
+        from germline import decode_reference
 
-        return reference.decode(source.genome, layout, source.snapshots())
-    from germline import compiled
+        return decode_reference.decode(source.genome, layout, source.snapshots())
+    from germline import xla
 
-    compiled.keep()
+    xla.keep_compiled()
     from germline.decode import Decoder
 
     return Decoder(layout, source.snapshots()).decode(source.genome)

@@ -136,12 +136,12 @@ def signals() -> Iterator[list[int]]:
 
 def prepare(trust: bool) -> None:
     """Set JAX up before it is imported; modules of a trusted spec may be in the current folder."""
-    from germline import compiled
+    from germline import xla
 
     if trust:
         sys.path.insert(0, str(Path.cwd()))
-    compiled.keep()
-    os.environ.update(compiled.single_threaded())
+    xla.keep_compiled()
+    os.environ.update(xla.single_threaded())
     if devices.present() is not None:
         import jax
 

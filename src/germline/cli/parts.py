@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from germline import child, compiled
+from germline import child, xla
 from germline import device as devices
 from germline.backends.processes import without_secrets
 from germline.device import LANES
@@ -79,10 +79,10 @@ class _Program:
 
 @contextlib.contextmanager
 def _program(job: Job, platform: str) -> Iterator[_Program]:
-    own = {**compiled.single_threaded(), "JAX_PLATFORMS": "cpu"}
+    own = {**xla.single_threaded(), "JAX_PLATFORMS": "cpu"}
     if platform != "cpu":
         own = dict(devices.settings(platform, exact=job.arithmetics == ("exact",)))
-    process, pipe = child.start(__name__, {**compiled.settings(), **without_secrets(), **own})
+    process, pipe = child.start(__name__, {**xla.cache_settings(), **without_secrets(), **own})
     try:
         program = _Program(job.part, pipe)
         with contextlib.suppress(OSError):
@@ -169,9 +169,9 @@ def _forward(spec: Any, job: Job) -> dict[str, Any]:  # noqa: ANN401 - settings 
     import numpy as np
 
     from germline import mutation
-    from germline.policies.networks import alone, build
+    from germline.policies.building import alone, build
     from germline.policies.protocols import Array, Policy
-    from germline.tasks import sizes
+    from germline.tasks.on_device import sizes
 
     layout = spec.layout()
     many = min(job.networks, sizes.power_within(sizes.share_of_memory() // (4 * layout.size)))

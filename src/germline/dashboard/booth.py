@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from germline import child, compiled
+from germline import child, xla
 from germline.backends.processes import WORKER, without_secrets
 from germline.dashboard import requests
 from germline.dashboard.reels import Reel
@@ -46,9 +46,9 @@ class Player:
         self.folder = tempfile.TemporaryDirectory(prefix="germline-", ignore_cleanup_errors=True)
         own = {"JAX_PLATFORMS": "cpu", "TMPDIR": self.folder.name, WORKER: "1"}
         environment = {
-            **compiled.settings(),
+            **xla.cache_settings(),
             **without_secrets(),
-            **compiled.single_threaded(),
+            **xla.single_threaded(),
             **own,
         }
         self.process, self.pipe = child.start("germline.dashboard.player", environment)

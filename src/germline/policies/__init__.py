@@ -1,13 +1,33 @@
 """The registered policies: settings, the layout of weights that they give, and networks that play.
 
-There are two ways to add one. An Equinox module is registered as it is (`modules.py`). A network
-that is described once for all arithmetics is a msgspec struct of settings with the methods of
-`protocols.Network`; `dqn.py` is an example.
+There are two ways to add one. An Equinox module is registered as it is (`equinox_modules.py`). A
+network that is described once for all arithmetics is a msgspec struct of settings with the methods
+of `protocols.Network`; `mlp.py` is an example.
+
+The modules in reading order:
+
+    protocols        what a policy is, and what a network may ask of an arithmetic
+    registry         names to settings, and back from a genome to a layout
+    mlp              dense layers
+    dqn              the network of "Deep Neuroevolution", for Atari
+    conv             convolutions of any number and size
+    conv_lstm        convolutions, then a long short-term memory
+    gru              gated recurrent units
+    memory           heads that each hold a vector and its answer
+    ensemble         small networks of which one speaks at a time
+    empty_heads      memories and members that are born empty
+    arithmetic       the layers of all of these, in floats and in integers
+    normalisation    statistics of observations, and virtual batch normalisation
+    equinox_modules  any Equinox module as a policy
+    building         from settings and weights to a policy that plays
+    shared_products  siblings that are computed together
+    conformance      the check that ours pass, and that users run on theirs
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from germline.policies.arithmetic.steps import exact
 from germline.policies.conv import Conv
 from germline.policies.conv_lstm import ConvLstm
 from germline.policies.dqn import Dqn
@@ -17,13 +37,12 @@ from germline.policies.memory import Memory
 from germline.policies.mlp import Mlp
 from germline.policies.protocols import Layers, Network, Policy, PolicySpec
 from germline.policies.registry import layout_of, make, names, reference, register
-from germline.policies.steps import exact
 
 if TYPE_CHECKING:
+    from germline.policies.building import build as build
     from germline.policies.conformance import check as check
-    from germline.policies.context import Context as Context
-    from germline.policies.networks import build as build
-    from germline.policies.shared import siblings as siblings
+    from germline.policies.normalisation import Context as Context
+    from germline.policies.shared_products import siblings as siblings
 
 register("conv")(Conv)
 register("conv-lstm")(ConvLstm)
@@ -34,7 +53,12 @@ register("memory")(Memory)
 register("mlp")(Mlp)
 
 # Imported on first use: they need JAX, and looking at a genome does not.
-_HOMES = {"build": "networks", "check": "conformance", "Context": "context", "siblings": "shared"}
+_HOMES = {
+    "Context": "normalisation",
+    "build": "building",
+    "check": "conformance",
+    "siblings": "shared_products",
+}
 
 __all__ = [  # noqa: RUF022 - in the order of use
     "Policy",

@@ -15,10 +15,11 @@ from germline.files import Arithmetic
 from germline.layout import Layout
 from germline.noise import Stream, reference_words
 from germline.operators import Gaussian
-from germline.policies import integers_reference, registry
-from germline.policies.context import Context
-from germline.policies.modules import ModuleSettings
-from germline.policies.networks import build
+from germline.policies import registry
+from germline.policies.arithmetic import integers_reference
+from germline.policies.building import build
+from germline.policies.equinox_modules import ModuleSettings
+from germline.policies.normalisation import Context
 from germline.policies.protocols import Array, Carry, ExactNetwork, Policy, PolicySpec
 
 _TOLERANCE = {"float32": 1e-4, "bfloat16": 5e-2}

@@ -7,10 +7,10 @@ import msgspec
 
 from germline.errors import InputError
 from germline.layout import Layout, Tensor, layer
+from germline.policies.arithmetic.padding import Padding, window
+from germline.policies.arithmetic.steps import Shifts, Steps, stepped
 from germline.policies.mlp import Hidden
-from germline.policies.padding import Padding, window
 from germline.policies.protocols import Array, Carry, Head, Layers, VirtualNormaliser
-from germline.policies.steps import Shifts, Steps, stepped
 
 Side = Annotated[int, msgspec.Meta(ge=1, le=4096)]
 Sides = Annotated[tuple[Side, ...], msgspec.Meta(min_length=1, max_length=64)]

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from germline.layout import Layout, Tensor, layer
-from germline.policies.padding import window
+from germline.policies.arithmetic.padding import window
 from germline.policies.protocols import Array, Carry, Head, Layers, VirtualNormaliser
 
 _CONVOLUTIONS = ("conv1", "conv2", "conv3", "conv4")

@@ -5,9 +5,9 @@ from typing import Annotated
 import msgspec
 
 from germline.layout import Layout, Tensor, layer
-from germline.policies.padding import Padding, window
+from germline.policies.arithmetic.padding import Padding, window
+from germline.policies.arithmetic.steps import Shifts, Steps, stepped
 from germline.policies.protocols import Array, Carry, Head, Layers, VirtualNormaliser
-from germline.policies.steps import Shifts, Steps, stepped
 
 _CONVOLUTIONS = {"conv1": (8, 4, 32), "conv2": (4, 2, 64), "conv3": (3, 1, 64)}
 """kernel, stride, filters"""

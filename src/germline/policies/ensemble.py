@@ -6,10 +6,10 @@ from typing import Annotated
 import msgspec
 
 from germline.layout import Layout
-from germline.policies.heads import Born, silenced
+from germline.policies.arithmetic.steps import Shifts, Steps, stepped
+from germline.policies.empty_heads import Born, silenced
 from germline.policies.mlp import Hidden, Width, perceive, perceptron
 from germline.policies.protocols import Array, Carry, Head, Layers, ObservationNormaliser
-from germline.policies.steps import Shifts, Steps, stepped
 
 
 class Ensemble(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

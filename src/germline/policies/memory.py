@@ -5,10 +5,10 @@ from typing import Annotated, Literal
 import msgspec
 
 from germline.layout import Layout, Tensor, layer
-from germline.policies.heads import Born, cosine, silenced
+from germline.policies.arithmetic.steps import Shifts, Steps, stepped
+from germline.policies.empty_heads import Born, silenced
 from germline.policies.mlp import Width
 from germline.policies.protocols import Array, Carry, Head, Layers, ObservationNormaliser
-from germline.policies.steps import Shifts, Steps, stepped
 
 
 class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -50,7 +50,7 @@ class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Observation [inputs] to the answer [outputs] of one head."""
         x, answers = net.observe(obs), net.values("answer/value")
         if self.similarity == "cosine":
-            similarity = cosine(x, net.values("vector/value"))
+            similarity = _cosine(x, net.values("vector/value"))
         else:
             similarity = net.linear("vector", x)[:, 0]
         if self.born == "empty":
@@ -60,3 +60,13 @@ class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def initial_carry(self) -> Carry:
         """Nothing is remembered within an episode; the memories are weights."""
         return ()
+
+
+def _cosine(x: Array, vectors: Array) -> Array:
+    """How far x [inputs] points the way of each of the vectors [heads, inputs], times |x|."""
+    import jax.numpy as jnp
+
+    from germline.policies.arithmetic.floats import dot
+
+    lengths = jnp.sqrt((vectors * vectors).sum(1))
+    return dot(x, vectors.T) / jnp.maximum(lengths, jnp.float32(2.0**-126))

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from germline.layout import Layout, Tensor, layer
+from germline.policies.arithmetic.steps import Shifts, Steps, stepped
 from germline.policies.protocols import (
     Activation,
     Array,
@@ -14,7 +15,6 @@ from germline.policies.protocols import (
     Layers,
     ObservationNormaliser,
 )
-from germline.policies.steps import Shifts, Steps, stepped
 
 Width = Annotated[int, msgspec.Meta(ge=1, le=2**24)]
 Hidden = Annotated[tuple[Width, ...], msgspec.Meta(max_length=64)]

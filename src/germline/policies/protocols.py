@@ -3,7 +3,7 @@
 from typing import Any, Literal, Protocol
 
 from germline.layout import Layout
-from germline.policies.padding import Padding
+from germline.policies.arithmetic.padding import Padding
 
 Activation = Literal["relu", "tanh", "elu", "linear"]
 ObservationNormaliser = Literal["observations"] | None

@@ -35,7 +35,7 @@ def _settings(name: str, kind: type) -> type[PolicySpec]:
         return cast("type[PolicySpec]", kind)
     import equinox as eqx
 
-    from germline.policies.modules import settings_of
+    from germline.policies.equinox_modules import settings_of
 
     if issubclass(kind, eqx.Module):
         if not hasattr(kind, "initial_carry"):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from germline import compiled, policies
+from germline import policies, xla
 from germline.algorithms import progress
 from germline.algorithms.protocols import Report, State
 from germline.backends import Backend, Dispatcher
@@ -159,7 +159,7 @@ class Session(ABC):
         self.last = report
         self.totals = self.spent = totals = self._totals(report)
         self.frames = 0
-        compiled.settle(totals.generations)
+        xla.settle(totals.generations)
         due = state.generation % self.spec.checkpoint == 0
         kept = (state.generation, self.algorithm.encode(state)) if due else None
         self.writes.append(partial(self.store.finish, report, totals, kept))

@@ -239,7 +239,7 @@ def resolve(spec: Spec, *, trust: bool = False) -> Resolved:
     """Build all parts once, so that a mistake is found before anything is written or started."""
     from germline import algorithms, operators, policies, tasks
     from germline.evaluate import load
-    from germline.tasks import fitting, sample
+    from germline.tasks import fitting, random_play
 
     load(spec.imports, trust=trust)
     task = tasks.make(*_named(spec.task))
@@ -265,7 +265,7 @@ def resolve(spec: Spec, *, trust: bool = False) -> Resolved:
             anew = getattr(algorithm, "operator", "").startswith(("renew", "grow"))
             policy = policies.exact(policy, sigma=largest, genes=1 if anew else spec.lineage)
     if getattr(policy, "normalise", None) == "virtual":
-        sample.check(task)
+        random_play.check(task)
     if getattr(policy, "normalise", None) == "observations" and not getattr(task, "counts", True):
         name = spec.task["name"]
         raise InputError(f"policy.normalise: {name} does not add up what is observed; leave it out")

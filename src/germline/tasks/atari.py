@@ -18,9 +18,10 @@ from germline.draws import Purpose
 from germline.errors import InputError
 from germline.policies.protocols import Array
 from germline.settings import nearest
-from germline.tasks import behaviours, host, spaces
+from germline.tasks import behaviours, spaces
 from germline.tasks.film import Shot, Watch
-from germline.tasks.host import Stage
+from germline.tasks.on_host import lockstep
+from germline.tasks.on_host.lanes import Stage
 from germline.tasks.pixels import MAX_SIDE, Pixels, Resize
 from germline.tasks.players import Players
 from germline.tasks.protocols import CAPPED, LIMIT, TERMINATED, Episode, Outcome
@@ -78,7 +79,7 @@ class Atari(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def play(self, players: Players, episodes: Sequence[Episode]) -> list[Outcome]:
         """Play each player's episodes side by side."""
         eyes = self.eyes()
-        return host.play(_stage(self), self.space(), eyes, players, episodes, self.lanes)
+        return lockstep.play(_stage(self), self.space(), eyes, players, episodes, self.lanes)
 
     def eyes(self) -> Pixels:
         """How pictures of the screen become what a policy sees."""
@@ -93,7 +94,7 @@ class Atari(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         stage = Stage(partial(Console, self, drawn=drawn))
         try:
             eyes = stage.lane(0).eyes
-            return host.play(stage, self.space(), eyes, players, [episode], 1, watch)[0]
+            return lockstep.play(stage, self.space(), eyes, players, [episode], 1, watch)[0]
         finally:
             stage.close()
 

@@ -10,9 +10,9 @@ from germline import policies
 from germline.decode import Decoder
 from germline.errors import InputError
 from germline.genome import Birth, Gene, Genome
-from germline.policies.context import Context
+from germline.policies.normalisation import Context
 from germline.policies.protocols import PolicySpec
-from germline.tasks import fitting, registry, sample
+from germline.tasks import fitting, random_play, registry
 from germline.tasks.players import Players
 from germline.tasks.protocols import CAPPED, LIMIT, TERMINATED, Episode, Outcome, Task
 
@@ -53,7 +53,7 @@ def _check(about: str, task: Task, spec: PolicySpec, cap: int) -> list[Outcome]:
     birth = Genome(policies.reference(policies.registry.name_of(spec), spec), Birth(1))
     genomes = [birth.child(Gene(number, 1.0)) for number in range(3)]
     decoder = Decoder(spec.layout())
-    context = sample.context(task, spec)
+    context = random_play.context(task, spec)
     if getattr(spec, "normalise", None) == "observations":
         assert space is not None
         context = Context(np.zeros(space.observation), np.ones(space.observation))

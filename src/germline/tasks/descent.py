@@ -18,7 +18,7 @@ from germline import draws, mutation
 from germline.draws import Purpose
 from germline.errors import InputError
 from germline.genome import Uint32, check_type
-from germline.policies.networks import build
+from germline.policies.building import build
 from germline.policies.protocols import PolicySpec
 from germline.tasks import fitting, memorize
 from germline.tasks.datasets import Points

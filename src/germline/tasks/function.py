@@ -14,10 +14,11 @@ import numpy as np
 
 from germline.decode import Recipe
 from germline.policies.protocols import Array, Policy
-from germline.tasks import behaviours, sizes
+from germline.tasks import behaviours
+from germline.tasks.on_device import sizes
+from germline.tasks.on_device.sizes import padded
 from germline.tasks.players import Players
 from germline.tasks.protocols import TERMINATED, Episode, Outcome, Task
-from germline.tasks.sizes import padded
 from germline.tasks.spaces import Space
 
 Score = Callable[[Any, Any], Any]

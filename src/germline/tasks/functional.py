@@ -1,12 +1,16 @@
 """Functional environments of others on the device: Gymnasium's, gymnax's and Brax's."""
 
-from typing import Annotated
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import msgspec
 
+from germline.policies.protocols import Array
 from germline.tasks import behaviours
-from germline.tasks.dynamics import Described, Dynamics, Suite, dynamics
-from germline.tasks.on_device import DeviceTask
+from germline.tasks.on_device.dynamics import Dynamics, State
+from germline.tasks.on_device.task import DeviceTask
+from germline.tasks.suites import Suite, dynamics
 
 
 class Functional(DeviceTask, frozen=True, forbid_unknown_fields=True):
@@ -26,9 +30,20 @@ class Functional(DeviceTask, frozen=True, forbid_unknown_fields=True):
         if self.behaviour is None:
             return found
         own = {"observation": lambda state, obs: obs}
-        return Described(found, behaviours.find("functional", self.behaviour, own))
+        return _Described(found, behaviours.find("functional", self.behaviour, own))
 
     @property
     def title(self) -> str:
         """With its id."""
         return f"functional: {self.id}"
+
+
+@dataclass(frozen=True)
+class _Described:
+    """An environment whose episodes a function of (state, observation) describes."""
+
+    inner: Dynamics
+    behaviour: Callable[[State, Array], Array]
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - all else is the environment's own
+        return getattr(self.inner, name)

@@ -15,9 +15,10 @@ from germline.errors import InputError, shorten
 from germline.messages import Sums
 from germline.policies.protocols import Array
 from germline.settings import nearest
-from germline.tasks import behaviours, host
+from germline.tasks import behaviours
 from germline.tasks.film import Shot, Watch, no_pygame, undrawable
-from germline.tasks.host import Stage
+from germline.tasks.on_host import lockstep
+from germline.tasks.on_host.lanes import PlainEyes, Stage
 from germline.tasks.players import Players
 from germline.tasks.protocols import CAPPED, LIMIT, TERMINATED, Episode, Outcome
 from germline.tasks.spaces import Space, of_gymnasium
@@ -100,14 +101,14 @@ class Gym(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         for lane in range(max(players.siblings, min(self.lanes, len(episodes)))):
             stage.lane(lane).counting = players.counting
         try:
-            return host.play(stage, space, self.eyes(), players, episodes, self.lanes)
+            return lockstep.play(stage, space, self.eyes(), players, episodes, self.lanes)
         except Exception:
             self.close()  # an environment that failed is not played again
             raise
 
-    def eyes(self) -> host.Plain:
+    def eyes(self) -> PlainEyes:
         """Observations are seen as they are."""
-        return host.Plain(self.space())
+        return PlainEyes(self.space())
 
     def lane(self, *, counting: bool = False) -> "_Lane":
         """Open an environment."""
@@ -120,8 +121,8 @@ class Gym(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         stage = Stage(partial(_Lane, self, drawn=drawn))
         try:
             space = stage.lane(0).space
-            plain = host.Plain(space)
-            return host.play(stage, space, plain, players, [episode], 1, watch)[0]
+            eyes = PlainEyes(space)
+            return lockstep.play(stage, space, eyes, players, [episode], 1, watch)[0]
         finally:
             stage.close()
 

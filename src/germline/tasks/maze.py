@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from germline.policies.protocols import Array
-from germline.tasks.on_device import DeviceTask
+from germline.tasks.on_device.task import DeviceTask
 from germline.tasks.spaces import Space, continuous
 
 SIDE = 206.0  # of the square that all walls lie in, its corner at (0, 0)

@@ -19,11 +19,12 @@ from germline.decode import Recipe
 from germline.errors import InputError
 from germline.genome import Uint32
 from germline.policies.protocols import Array, Policy
-from germline.tasks import behaviours, datasets, sizes
+from germline.tasks import behaviours, datasets
 from germline.tasks.datasets import Points
+from germline.tasks.on_device import sizes
+from germline.tasks.on_device.sizes import padded
 from germline.tasks.players import Players
 from germline.tasks.protocols import CAPPED, TERMINATED, Episode, Outcome
-from germline.tasks.sizes import padded
 from germline.tasks.spaces import Space, discrete
 
 Fitness = Literal["cross-entropy", "incorrect", "first-error"]

@@ -9,10 +9,10 @@ import jax
 from germline.decode import Decoder, Recipe
 from germline.files import Arithmetic
 from germline.genome import Genome
-from germline.policies.context import Context
-from germline.policies.networks import alone, build
+from germline.policies.building import alone, build
+from germline.policies.normalisation import Context
 from germline.policies.protocols import Network, Policy, PolicySpec
-from germline.policies.shared import Siblings, siblings
+from germline.policies.shared_products import Siblings, siblings
 
 
 class Players:

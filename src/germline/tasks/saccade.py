@@ -15,9 +15,9 @@ import numpy as np
 
 from germline.errors import InputError
 from germline.policies.protocols import Array
-from germline.tasks.dynamics import Dynamics
-from germline.tasks.on_device import DeviceTask
-from germline.tasks.rollout import MAX_STEPS
+from germline.tasks.on_device.dynamics import Dynamics
+from germline.tasks.on_device.rollout import MAX_STEPS
+from germline.tasks.on_device.task import DeviceTask
 from germline.tasks.spaces import Space
 
 SIDE = 8  # of a figure, and of the window

@@ -31,6 +31,11 @@ class Space(msgspec.Struct, frozen=True):
     shape: tuple[int, ...] = ()
     whole: bool = False
 
+    @property
+    def single(self) -> bool:
+        """Whether an action is one whole number, not an array."""
+        return self.head is None and not self.sizes and not self.binary
+
     def action(self, output: Array) -> Array:
         """Turn a policy's output [outputs] into an action; of equal scores the first wins."""
         if self.head == "continuous":

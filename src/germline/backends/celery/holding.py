@@ -5,7 +5,8 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 
 from germline.backends.celery.wire import Task
-from germline.messages import Batch, Key
+from germline.batches import Batch
+from germline.messages import Key
 
 REMEMBERED = 10_000  # batches that were given up before they were found
 

@@ -12,7 +12,8 @@ import msgspec
 from germline.backends.celery.wire import Task
 from germline.backends.protocols import host_of
 from germline.backends.roster import Host
-from germline.messages import Event, Key, Lost, Request, pack
+from germline.batches import pack
+from germline.messages import Event, Key, Lost, Request
 
 MISSING = 5.0  # seconds after which a batch that nobody has, though the queue has not, is lost
 AGAIN = 0.1  # seconds until a batch is offered again that another host should have

@@ -11,7 +11,8 @@ from typing import Annotated, TypeVar
 import msgspec
 
 from germline.backends.line import NAME, Blob, FromWorker, Goodbye, Welcome
-from germline.messages import Batch, Key
+from germline.batches import Batch
+from germline.messages import Key
 
 TYPE = "application/x-msgpack"
 SEAL = 32  # bytes

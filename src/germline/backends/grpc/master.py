@@ -22,9 +22,10 @@ from germline.backends.grpc.standing import Standing
 from germline.backends.line import LEASE, FromMaster, FromWorker
 from germline.backends.local import Local
 from germline.backends.protocols import WorkerStatus
+from germline.batches import Batch, pack
 from germline.device import Device
 from germline.errors import InputError
-from germline.messages import Batch, Event, Key, Problem, Request, pack
+from germline.messages import Event, Key, Problem, Request
 
 MESSAGE = 4 * 2**20  # the largest message that a host may send, in bytes
 GRACE = 2.0  # seconds for hosts to hear that it is over

@@ -25,22 +25,10 @@ from germline.backends.line import (
     Welcome,
     Work,
 )
+from germline.batches import Base, Batch, Child, Lineage, SharedGenes
 from germline.errors import InputError
 from germline.genome import Birth, Gene, Root, Snapshot
-from germline.messages import (
-    Base,
-    Batch,
-    Child,
-    Evaluation,
-    Event,
-    Failure,
-    Key,
-    Lineage,
-    Lost,
-    Problem,
-    SharedGenes,
-    Sums,
-)
+from germline.messages import Evaluation, Event, Failure, Key, Lost, Problem, Sums
 
 PART = 2**20  # bytes of a blob in one message
 LONGEST_REASON = 1000

@@ -17,15 +17,16 @@ from pathlib import Path
 
 import msgspec
 
-from germline import compiled
+from germline import xla
 from germline.address import Address
 from germline.backends.desk import Desk, Stranger
 from germline.backends.line import LEASE, Bell, Blob, FromMaster, Goodbye, Hello
 from germline.backends.protocols import WorkerStatus
 from germline.backends.ray import wire
 from germline.backends.ray.wire import Connected, Dial, Dismissed, Gone, Held, Said, Told
+from germline.batches import Batch, pack
 from germline.errors import InputError
-from germline.messages import Batch, Event, Key, Problem, Request, pack
+from germline.messages import Event, Key, Problem, Request
 
 PROGRAM = (
     "import sys; from germline.backends.ray.switchboard import main; main(*map(int, sys.argv[1:]))"
@@ -155,7 +156,7 @@ class Ray:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                env={**compiled.settings(), **os.environ},
+                env={**xla.cache_settings(), **os.environ},
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )

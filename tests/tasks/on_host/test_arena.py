@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 import arcade  # noqa: F401 - registers its environments
 from germline import Birth, Decoder, Gene, Genome, policies, tasks
-from germline.tasks import Episode, crew, fitting
-from germline.tasks.arena import Arena
-from germline.tasks.seats import Bout
+from germline.tasks import Episode, fitting
+from germline.tasks.on_host import crew
+from germline.tasks.on_host.arena import Arena
+from germline.tasks.on_host.seats import Bout
 from networks import patient
 
 ASTEROIDS = {"game": "asteroids", "size": [20, 16], "stack": 3, "limit": 40}
@@ -147,7 +148,7 @@ def note(turn, ended, failed=None, lost=None):
 def test_everyone_does_as_if_alone(name):
     ground = Playground(*CASES[name])
     with ground.arena() as arena:
-        assert arena.crew.sizes.places == 4  # of either half
+        assert arena.crew.places == 4  # of either half
         bouts = ground.bouts(33)
         wanted = ground.wanted(bouts)
         for some in (slice(0, 30), slice(30, 33)):  # more than there are places, and fewer

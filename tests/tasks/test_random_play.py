@@ -20,8 +20,8 @@ from germline.errors import InputError
 from germline.run import loop, score
 from germline.run import spec as specs
 from germline.run.store import Store
-from germline.tasks import fitting, sample, spaces
-from germline.tasks.on_device import DeviceTask
+from germline.tasks import fitting, random_play, spaces
+from germline.tasks.on_device.task import DeviceTask
 from networks import random_weights
 
 PONG = {"game": "pong", "size": [42, 42], "stack": 1}
@@ -74,25 +74,27 @@ def digest(array):
 class TestTheBatch:
     def test_it_is_the_same_in_another_process(self):
         code = (
-            "import hashlib; from germline import tasks; from germline.tasks import sample;"
-            f"found = sample.observations(tasks.make('atari', {PONG}));"
+            "import hashlib; from germline import tasks; from germline.tasks import random_play;"
+            f"found = random_play.observations(tasks.make('atari', {PONG}));"
             "print(hashlib.sha256(found.tobytes()).hexdigest())"
         )
         command = [sys.executable, "-c", code]
         there = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ)
-        assert there.stdout.strip() == digest(sample.observations(tasks.make("atari", PONG)))
+        assert there.stdout.strip() == digest(random_play.observations(tasks.make("atari", PONG)))
 
     def test_it_is_of_the_form_that_the_policy_sees(self):
-        found = sample.observations(tasks.make("atari", PONG))
+        found = random_play.observations(tasks.make("atari", PONG))
         assert (found.shape, found.dtype) == ((128, 42, 42, 1), np.uint8)
 
     def test_no_two_pictures_of_a_game_are_the_same(self):
-        found = sample.observations(tasks.make("atari", PONG)).reshape(128, -1)
+        found = random_play.observations(tasks.make("atari", PONG)).reshape(128, -1)
         assert len(np.unique(found, axis=0)) == 128
 
     def test_another_game_has_another_one(self):
         others = [tasks.make("atari", PONG | {"game": game}) for game in ("pong", "boxing")]
-        assert digest(sample.observations(others[0])) != digest(sample.observations(others[1]))
+        assert digest(random_play.observations(others[0])) != digest(
+            random_play.observations(others[1])
+        )
 
     def test_every_16th_observation_of_random_play_is_kept(self):
         lane = tasks.make("gym", {"id": "CartPole-v1"}).lane()
@@ -107,7 +109,7 @@ class TestTheBatch:
             if len(seen) >= 2048:
                 break
         lane.close()
-        found = sample.observations(tasks.make("gym", {"id": "CartPole-v1"}))
+        found = random_play.observations(tasks.make("gym", {"id": "CartPole-v1"}))
         np.testing.assert_array_equal(found, np.array(seen, np.float32)[:2048:16])
 
     @pytest.mark.parametrize(
@@ -120,12 +122,12 @@ class TestTheBatch:
         ],
     )
     def test_it_varies_as_far_as_the_task_does(self, name, settings):
-        found = sample.observations(tasks.make(name, settings))
+        found = random_play.observations(tasks.make(name, settings))
         assert found.shape == (128, *tasks.make(name, settings).space().observation)
         assert len(np.unique(found, axis=0)) > 50
 
     def test_on_the_device_it_reaches_every_moment_of_an_episode(self):
-        found = sample.observations(tasks.make("falling", {}))
+        found = random_play.observations(tasks.make("falling", {}))
         rows, columns = found[..., 0].any(2), found[..., 0].any(1)
         assert (found.sum((1, 2, 3)) == 1).all()
         # The fifth row is never seen, because the episode is over then.
@@ -136,7 +138,7 @@ class TestTheBatch:
         import games  # noqa: F401 - registers its tasks
 
         with pytest.raises(InputError, match="random play, which positive does not give"):
-            sample.observations(tasks.make("positive", {}))
+            random_play.observations(tasks.make("positive", {}))
 
 
 @pytest.mark.parametrize(
@@ -152,7 +154,7 @@ def test_sums_on_the_batch_have_mean_0_and_deviation_1_times_gain_plus_bias(name
     task = tasks.make("atari", played)
     spec = fitting.fit(name, settings | {"normalise": "virtual"}, task.space())
     theta = random_weights(spec.layout(), sigma=0.02)
-    policy = policies.build(spec, theta, context=sample.context(task, spec))
+    policy = policies.build(spec, theta, context=random_play.context(task, spec))
     layers = policy.layers
     found = {}
 
@@ -170,7 +172,7 @@ def test_sums_on_the_batch_have_mean_0_and_deviation_1_times_gain_plus_bias(name
         spec.forward(Noting(), obs, spec.initial_carry())
         return dict(found)
 
-    outputs = jax.jit(jax.vmap(noted))(sample.observations(task))
+    outputs = jax.jit(jax.vmap(noted))(random_play.observations(task))
     normalised = {t.name.removesuffix("/gain") for t in spec.layout().tensors if "gain" in t.name}
     assert set(outputs) == normalised
     for layer, y in outputs.items():

@@ -1,4 +1,4 @@
-"""What the individuals of a generation have in common, and the layers that are fed by it."""
+"""Normalisation by what the individuals of a generation have in common, their context."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from germline.errors import InputError
-from germline.policies.floats import FloatLayers, Statistics
+from germline.policies.arithmetic.floats import FloatLayers, Statistics
 from germline.policies.protocols import Activation, Array, Network
 
 _SMALLEST = 1e-5  # so that a silent channel does not divide by zero

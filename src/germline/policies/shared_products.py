@@ -19,10 +19,10 @@ from germline import mutation, operators
 from germline.errors import InputError
 from germline.files import Arithmetic
 from germline.genome import Gene
-from germline.policies.context import Context, normalised
-from germline.policies.floats import Factored, FloatLayers, Matrix, Statistics, Turned
-from germline.policies.modules import ModuleSettings
-from germline.policies.networks import NetworkPolicy, checked, split
+from germline.policies.arithmetic.floats import Factored, FloatLayers, Matrix, Statistics, Turned
+from germline.policies.building import NetworkPolicy, checked, split
+from germline.policies.equinox_modules import ModuleSettings
+from germline.policies.normalisation import Context, normalised
 from germline.policies.protocols import Array, Carry, Network
 
 

@@ -26,12 +26,12 @@ import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
 
 from germline.layout import Layout
-from germline.policies import kernels
-from germline.policies.floats import dot, settled
-from germline.policies.padding import Padding
-from germline.policies.patches import padded, patches
+from germline.policies.arithmetic import gpu_kernels
+from germline.policies.arithmetic.floats import dot, settled
+from germline.policies.arithmetic.padding import Padding
+from germline.policies.arithmetic.patches import padded, patches
+from germline.policies.arithmetic.steps import LARGEST, Scale, check_observed, scales
 from germline.policies.protocols import Activation, ExactNetwork, Head
-from germline.policies.steps import LARGEST, Scale, check_observed, scales
 
 Blocks = Literal["float32", "bfloat16", "int8", "whole"]
 BLOCK = (2**24 - 1) // LARGEST**2  # 1,040
@@ -80,9 +80,9 @@ class ExactLayers(eqx.Module):
         """The same for every patch: a product, never an algorithm that transforms its inputs."""
         weight = self.matrices[name][0]
         inputs = window[0] ** 2 * x.shape[-1]
-        suited = self.blocks == "whole" and kernels.suits(x.dtype, inputs, weight.shape[0])
-        if suited and kernels.here():
-            return self.biases[name] + kernels.convolve(
+        suited = self.blocks == "whole" and gpu_kernels.suits(x.dtype, inputs, weight.shape[0])
+        if suited and gpu_kernels.here():
+            return self.biases[name] + gpu_kernels.convolve(
                 padded(x, *window, padding), weight, *window
             )
         return self.linear(name, patches(x, *window, padding))

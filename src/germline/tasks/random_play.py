@@ -18,13 +18,13 @@ import numpy as np
 from germline import draws
 from germline.draws import Purpose
 from germline.errors import InputError
-from germline.policies.context import Context
+from germline.policies.normalisation import Context
 from germline.policies.protocols import Array, PolicySpec
 from germline.tasks import registry
-from germline.tasks.host import HostTask
-from germline.tasks.on_device import DeviceTask
+from germline.tasks.on_device.rollout import MAX_STEPS, environment
+from germline.tasks.on_device.task import DeviceTask
+from germline.tasks.on_host.lanes import HostTask
 from germline.tasks.protocols import Episode, Task
-from germline.tasks.rollout import MAX_STEPS, environment
 from germline.tasks.spaces import Space
 
 COUNT = 128
@@ -71,8 +71,7 @@ def _on_host(task: HostTask) -> Generator[Array]:
     space = cast(Space, task.space())
     eyes, see = task.eyes(), jax.jit(task.eyes().see)
     shown = np.zeros(*eyes.shown())
-    single = space.head is None and not space.sizes and not space.binary
-    actions = iter(_actions(space).tolist() if single else _actions(space))
+    actions = iter(_actions(space).tolist() if space.single else _actions(space))
     with closing(task.lane()) as lane:
         for seed in _seeds():
             lane.start(Episode(0, seed, None), shown)

@@ -15,9 +15,10 @@ import numpy as np
 from germline.decode import Decoder
 from germline.errors import shorten
 from germline.genome import Genome
-from germline.policies.context import Context
+from germline.policies.normalisation import Context
 from germline.policies.protocols import Array, Carry, Policy
-from germline.tasks.host import Eyes, acted
+from germline.tasks.on_host.lanes import Eyes
+from germline.tasks.on_host.lockstep import acted_in_lane
 from germline.tasks.players import all_arrays
 from germline.tasks.spaces import Space
 
@@ -127,7 +128,7 @@ def _decide(
     absent: Array | None,
 ) -> tuple[Array, tuple[Any, Carry]]:
     """Actions of all places, each of its own player, and what they remember."""
-    each = partial(acted, space, eyes)
+    each = partial(acted_in_lane, space, eyes)
     actions, after = eqx.filter_vmap(each)(policy, shown, memory, fresh)
     if absent is not None:
 

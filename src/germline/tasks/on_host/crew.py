@@ -21,13 +21,13 @@ from typing import Any
 
 import msgspec
 
-from germline import child, compiled
+from germline import child, xla
 from germline.errors import InputError
 from germline.policies.protocols import Array
-from germline.tasks import hand as program
 from germline.tasks import registry
-from germline.tasks.hand import Hello, Orders, Report, Sizes, Ticket
-from germline.tasks.host import Eyes, HostTask
+from germline.tasks.on_host import hand as program
+from germline.tasks.on_host.hand import Hello, Orders, Report, SharedArrays, Ticket
+from germline.tasks.on_host.lanes import Eyes, HostTask
 from germline.tasks.spaces import Space
 
 LATE = 5.0  # seconds after which others do not wait for a hand
@@ -75,23 +75,23 @@ class Crew:
     ) -> None:
         self.lanes = lanes
         self.eyes: Eyes = task.eyes().condensed()
-        action, kind = _actions(space)
         shape, dtype = self.eyes.shown()
-        self.sizes = Sizes(hands * lanes, shape, dtype, action, kind)
-        self._file = _scratch(self.sizes.bytes())
-        self.memory = mmap.mmap(self._file.fileno(), self.sizes.bytes())
+        arrays = SharedArrays(hands * lanes, shape, dtype, *_actions(space))
+        self.places = arrays.places
+        self._file = _scratch(arrays.bytes())
+        self.memory = mmap.mmap(self._file.fileno(), arrays.bytes())
         self.shown: Array
         self.actions: Array
-        self.shown, self.actions = self.sizes.views(self.memory)
+        self.shown, self.actions = arrays.views(self.memory)
         self._hello = Hello(
             registry.reference(task),
             tuple(imports),
             tuple(sys.path) if imports else (),
             self._file.fileno(),
-            self.sizes,
+            arrays,
             0,
             0,
-            space.head is None and not action,
+            space.single,
             counting,
         )
         self._selector = selectors.DefaultSelector()
@@ -183,7 +183,7 @@ class Crew:
                     self.replace(number)
 
     def _start(self, number: int) -> Hand:
-        environment = {**os.environ, **compiled.single_threaded(), "JAX_PLATFORMS": "cpu"}
+        environment = {**os.environ, **xla.single_threaded(), "JAX_PLATFORMS": "cpu"}
         process, pipe = child.start(program.__name__, environment, [self._file.fileno()])
         first = number * self.lanes
         hello = msgspec.structs.replace(self._hello, first=first, last=first + self.lanes)

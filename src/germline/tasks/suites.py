@@ -1,15 +1,11 @@
-"""Environments as pure functions: Gymnasium's FuncEnv, and adapters for gymnax and Brax.
-
-An environment is `reset(key) → (state, obs)` and `step(state, action, key) → (state, obs, reward,
-terminated)`, both for one episode, to be mapped over many. Time limits are not its business.
-"""
+"""Environments of others on the device: Gymnasium's FuncEnv, and adapters for gymnax and Brax."""
 
 import io
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -20,45 +16,10 @@ from germline.errors import InputError
 from germline.policies.protocols import Array
 from germline.settings import nearest
 from germline.tasks.film import no_pygame, undrawable
+from germline.tasks.on_device.dynamics import Dynamics, State
 from germline.tasks.spaces import Space, continuous, discrete, of_gymnasium
 
 Suite = Literal["gymnasium", "gymnax", "brax"]
-State = Any
-
-
-class Dynamics(Protocol):
-    """An environment on the device."""
-
-    @property
-    def space(self) -> Space:
-        """What is seen and done."""
-        ...
-
-    @property
-    def limit(self) -> int | None:
-        """Its own time limit."""
-        ...
-
-    def reset(self, key: Array) -> tuple[State, Array]:
-        """Begin an episode."""
-        ...
-
-    def step(self, state: State, action: Array, key: Array) -> tuple[State, Array, Array, Array]:
-        """Go one step on: (state, obs, reward, terminated)."""
-        ...
-
-    def behaviour(self, state: State, obs: Array) -> Array | None:
-        """What an episode that ends here is told from others by; None if nothing is said."""
-        ...
-
-    def picture(self, state: State) -> Array:
-        """Draw a state, as uint8 [height, width, 3]."""
-        ...
-
-    @property
-    def pace(self) -> int:
-        """Steps per second at which it looks natural."""
-        ...
 
 
 def dynamics(suite: Suite, name: str, limit: int | None = None) -> Dynamics:
@@ -89,17 +50,6 @@ class _Undescribed:
     def behaviour(self, state: State, obs: Array) -> Array | None:
         """Nothing."""
         return None
-
-
-@dataclass(frozen=True)
-class Described:
-    """An environment whose episodes a function of (state, observation) describes."""
-
-    inner: Dynamics
-    behaviour: Callable[[State, Array], Array]
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - all else is the environment's own
-        return getattr(self.inner, name)
 
 
 @dataclass(frozen=True)

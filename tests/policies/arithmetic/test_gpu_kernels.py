@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from germline.policies import kernels
-from germline.policies.patches import patches
+from germline.policies.arithmetic import gpu_kernels
+from germline.policies.arithmetic.patches import patches
 
 SHAPES = {
     "first of the paper's": ((84, 84, 4), 8, 4, 32),
@@ -32,9 +32,11 @@ def test_it_is_the_product_of_every_patch(name, dtype):
     shape, kernel, stride, outputs = SHAPES[name]
     inputs = kernel * kernel * shape[-1]
     x, weight = drawn(1, (3, *shape), dtype), drawn(2, (3, outputs, inputs), dtype)
-    assert kernels.suits(x.dtype, inputs, outputs)
+    assert gpu_kernels.suits(x.dtype, inputs, outputs)
     total = jnp.int32 if dtype == "int8" else jnp.float32
-    found = jax.vmap(lambda x, w: kernels.convolve(x, w, kernel, stride, interpret=True))(x, weight)
+    found = jax.vmap(lambda x, w: gpu_kernels.convolve(x, w, kernel, stride, interpret=True))(
+        x, weight
+    )
     wanted = jax.vmap(lambda x, w: product(x, w, kernel, stride, total))(x, weight)
     assert found.dtype == total
     tolerance = 0 if dtype == "int8" else 1e-4
@@ -49,7 +51,7 @@ def test_siblings_share_a_matrix_and_have_factors_of_their_own(rank):
     left, right = drawn(3, (3, rank, inputs), "bfloat16"), drawn(4, (3, rank, outputs), "bfloat16")
 
     def fast(x, left, right):
-        return kernels.convolve(x, base, kernel, stride, (left, right), interpret=True)
+        return gpu_kernels.convolve(x, base, kernel, stride, (left, right), interpret=True)
 
     def plain(x, left, right):
         theta = base.astype(jnp.float32).T + left.astype(jnp.float32).T @ right.astype(jnp.float32)
@@ -65,14 +67,14 @@ def test_it_is_translated_for_a_gpu(dtype):
     shape, kernel, stride, outputs = SHAPES["first of the paper's"]
     x = drawn(1, (2, *shape), dtype)
     weight = drawn(2, (2, outputs, kernel * kernel * shape[-1]), dtype)
-    made = jax.jit(jax.vmap(lambda x, w: kernels.convolve(x, w, kernel, stride)))
+    made = jax.jit(jax.vmap(lambda x, w: gpu_kernels.convolve(x, w, kernel, stride)))
     text = made.trace(x, weight).lower(lowering_platforms=("cuda",)).as_text()
     assert "triton" in text
 
 
 def test_what_does_not_suit_is_left_to_others():
-    assert not kernels.suits(jnp.dtype("float32"), 256, 32)
-    assert not kernels.suits(jnp.dtype("int8"), 200, 32)
-    assert not kernels.suits(jnp.dtype("int8"), 256, 33)
-    assert not kernels.suits(jnp.dtype("bfloat16"), 256, 32, rank=kernels.MOST_RANKS + 1)
-    assert not kernels.here()
+    assert not gpu_kernels.suits(jnp.dtype("float32"), 256, 32)
+    assert not gpu_kernels.suits(jnp.dtype("int8"), 200, 32)
+    assert not gpu_kernels.suits(jnp.dtype("int8"), 256, 33)
+    assert not gpu_kernels.suits(jnp.dtype("bfloat16"), 256, 32, rank=gpu_kernels.MOST_RANKS + 1)
+    assert not gpu_kernels.here()

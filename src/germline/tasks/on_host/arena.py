@@ -17,13 +17,13 @@ from typing import Any
 
 from germline.decode import Decoder
 from germline.files import Arithmetic
-from germline.policies.networks import build
+from germline.policies.building import build
 from germline.policies.protocols import PolicySpec
-from germline.tasks.crew import Crew
-from germline.tasks.hand import HALVES, Report, Ticket
-from germline.tasks.host import HostTask
+from germline.tasks.on_host.crew import Crew
+from germline.tasks.on_host.hand import HALVES, Report, Ticket
+from germline.tasks.on_host.lanes import HostTask
+from germline.tasks.on_host.seats import Bout, Seats
 from germline.tasks.protocols import Outcome
-from germline.tasks.seats import Bout, Seats
 
 
 @dataclass
@@ -72,7 +72,7 @@ class Arena:
         assert space is not None
         counting = getattr(spec, "normalise", None) == "observations"
         self.crew = Crew(task, space, hands=hands, lanes=lanes, imports=imports, counting=counting)
-        places, eyes = self.crew.sizes.places, self.crew.eyes
+        places, eyes = self.crew.places, self.crew.eyes
         maker = partial(build, spec, arithmetic=arithmetic)
         self.halves = [_Half(Seats(maker, decoder, space, eyes, places)) for _ in range(HALVES)]
         self.queue: deque[Bout] = deque()
@@ -238,7 +238,7 @@ class Arena:
             lost = half.playing[place]
             self._drop(lost)
             turn.failed.append((lost, reason))
-        places = range(self.crew.sizes.places)
+        places = range(self.crew.places)
         absent = [place for place in places if self.crew.hand_of(place) in half.owing]
         if not half.playing.keys() - set(absent):
             return

@@ -1,4 +1,4 @@
-"""Compiled code: kept between processes, and out of the garbage collector's way."""
+"""XLA: its programs kept between processes and out of garbage collection, its threads."""
 
 import gc
 import os
@@ -7,7 +7,7 @@ from pathlib import Path
 SINGLE_THREADED = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 
 
-def settings() -> dict[str, str]:
+def cache_settings() -> dict[str, str]:
     """JAX's settings for a cache in the user's own folder; empty if there can be none."""
     try:
         home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
@@ -21,12 +21,12 @@ def settings() -> dict[str, str]:
     }
 
 
-def keep() -> None:
+def keep_compiled() -> None:
     """Let JAX keep what it compiles; to be called before JAX is imported.
 
     Settings of the user's own are left alone.
     """
-    for name, value in settings().items():
+    for name, value in cache_settings().items():
         os.environ.setdefault(name, value)
 
 

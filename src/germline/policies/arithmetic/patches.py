@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from germline.policies.padding import Padding, window
+from germline.policies.arithmetic.padding import Padding, window
 
 WORD = 4  # bytes
 

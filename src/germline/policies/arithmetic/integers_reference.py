@@ -4,9 +4,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from germline.layout import Layout
-from germline.policies.padding import Padding, window
+from germline.policies.arithmetic.padding import Padding, window
+from germline.policies.arithmetic.steps import LARGEST, check_observed, scales
 from germline.policies.protocols import Activation, ExactNetwork, Head
-from germline.policies.steps import LARGEST, check_observed, scales
 
 Integers = NDArray[np.int64]
 

@@ -6,9 +6,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from germline.policies import kernels
-from germline.policies.padding import Padding
-from germline.policies.patches import padded, patches
+from germline.policies.arithmetic import gpu_kernels
+from germline.policies.arithmetic.padding import Padding
+from germline.policies.arithmetic.patches import padded, patches
 from germline.policies.protocols import Activation, Head
 
 _ACTIVATIONS: Mapping[Activation, Callable[[jax.Array], jax.Array]] = {
@@ -54,8 +54,8 @@ class FloatLayers(eqx.Module):
     """The weights of one individual, with which its network computes.
 
     `matrices` are [inputs, outputs], of convolutions too, and [heads, inputs, outputs] with heads,
-    unless they are turned;
-    `vectors` are all other tensors. `statistics` are by layer, those of observations under "".
+    unless they are turned; `vectors` are all other tensors. `statistics` are by layer, those of
+    observations under "".
     """
 
     matrices: Mapping[str, "Matrix"]
@@ -120,11 +120,13 @@ def _convolved(
     factors, matrix = None, weight
     if isinstance(weight, Factored):
         factors, matrix = (weight.left, weight.right), weight.base
-    if isinstance(matrix, Turned) and matrix.weight.ndim == 2 and kernels.here():
+    if isinstance(matrix, Turned) and matrix.weight.ndim == 2 and gpu_kernels.here():
         outputs, inputs = matrix.weight.shape
         rank = 0 if factors is None else factors[0].shape[0]
-        if kernels.suits(x.dtype, inputs, outputs, rank):
-            return kernels.convolve(padded(x, *window, padding), matrix.weight, *window, factors)
+        if gpu_kernels.suits(x.dtype, inputs, outputs, rank):
+            return gpu_kernels.convolve(
+                padded(x, *window, padding), matrix.weight, *window, factors
+            )
     return _product(patches(x, *window, padding), weight)
 
 

@@ -11,10 +11,10 @@ import jax.numpy as jnp
 from germline.errors import InputError
 from germline.files import Arithmetic
 from germline.layout import Layout
-from germline.policies.context import Context, normalised
-from germline.policies.floats import FloatLayers, Turned
-from germline.policies.integers import Blocks, ExactLayers, exact_layers
-from germline.policies.modules import ModuleSettings
+from germline.policies.arithmetic.floats import FloatLayers, Turned
+from germline.policies.arithmetic.integers import Blocks, ExactLayers, exact_layers
+from germline.policies.equinox_modules import ModuleSettings
+from germline.policies.normalisation import Context, normalised
 from germline.policies.protocols import (
     Array,
     Carry,

@@ -23,7 +23,7 @@ from germline.errors import shorten
 from germline.files import TaskRef
 from germline.policies.protocols import Array
 from germline.tasks import registry
-from germline.tasks.host import HostTask, Lane
+from germline.tasks.on_host.lanes import HostTask, Lane
 from germline.tasks.protocols import Episode, Outcome
 
 HALVES = 2
@@ -54,7 +54,7 @@ class Report(msgspec.Struct, frozen=True, array_like=True):
     broken: list[tuple[int, str]]
 
 
-class Sizes(msgspec.Struct, frozen=True):
+class SharedArrays(msgspec.Struct, frozen=True):
     """What lies in shared memory: for either half, `places` of what is shown and what is done."""
 
     places: int
@@ -94,7 +94,7 @@ class Hello(msgspec.Struct, frozen=True):
     imports: tuple[str, ...]
     path: tuple[str, ...]
     memory: int
-    sizes: Sizes
+    arrays: SharedArrays
     first: int
     last: int
     single: bool
@@ -130,8 +130,8 @@ class _Work:
         self.eyes = task.eyes()
         self.direct = self.eyes.condensed() == self.eyes
         self.scratch = np.zeros(*self.eyes.shown())
-        self.memory = mmap.mmap(hello.memory, hello.sizes.bytes())
-        self.shown, self.actions = hello.sizes.views(self.memory)
+        self.memory = mmap.mmap(hello.memory, hello.arrays.bytes())
+        self.shown, self.actions = hello.arrays.views(self.memory)
         self.places = range(hello.first, hello.last)
         self.lanes: dict[tuple[int, int], Lane] = {}
         self.playing: dict[tuple[int, int], int] = {}

@@ -14,14 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from germline import Birth, Decoder, Gene, Genome, policies, reference
+from germline import Birth, Decoder, Gene, Genome, policies
+from germline import decode_reference as reference
 from germline.errors import InputError
-from germline.policies import integers_reference
-from germline.policies.integers import BLOCK
-from germline.policies.steps import LARGEST, scales
+from germline.policies.arithmetic import integers_reference
+from germline.policies.arithmetic.integers import BLOCK
+from germline.policies.arithmetic.steps import LARGEST, scales
 from networks import EXACT, observations, patient, play, play_many, random_weights, spec_of
 
-GOLDEN = json.loads((Path(__file__).parent.parent / "golden" / "logits.json").read_text())
+GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "logits.json").read_text())
 BLOCKS = ("float32", "bfloat16", "int8", "whole")
 CONVOLUTIONS = ["conv", "dqn", "dqn valid"]
 SMALL = [name for name in EXACT if not name.startswith("dqn")]

@@ -13,8 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from germline import Birth, Decoder, Gene, Genome, policies, tasks
-from germline.tasks import Episode, fitting, on_device, sizes
-from germline.tasks.rollout import Program
+from germline.tasks import Episode, fitting
+from germline.tasks.on_device import sizes
+from germline.tasks.on_device import task as on_device
+from germline.tasks.on_device.rollout import Program
 
 KINDS = [("CartPole-v1", "gru", {}), ("Pendulum-v1", "mlp", {"normalise": "observations"})]
 
@@ -176,7 +178,7 @@ print(len(jax.local_devices()), runs.run(Path(sys.argv[1]), runs.small(changes))
 
 
 def test_a_run_on_eight_devices_is_the_run_on_one(tmp_path):
-    tests = str(Path(__file__).parent.parent)
+    tests = str(Path(__file__).parents[2])
     found = {}
     for devices in (1, 8):
         flags = f"--xla_force_host_platform_device_count={devices}"

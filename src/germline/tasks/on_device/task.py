@@ -18,13 +18,23 @@ from germline.decode import Recipe
 from germline.errors import InputError, shorten
 from germline.messages import Sums
 from germline.policies.protocols import Array
-from germline.tasks import behaviours, protocols, sizes
-from germline.tasks.dynamics import Dynamics
+from germline.tasks import behaviours, protocols
 from germline.tasks.film import Shot, Watch
+from germline.tasks.on_device import sizes
+from germline.tasks.on_device.dynamics import Dynamics
+from germline.tasks.on_device.rollout import (
+    MAX_STEPS,
+    Game,
+    Program,
+    Results,
+    begun,
+    environment,
+    moved,
+    run,
+)
+from germline.tasks.on_device.sizes import padded
 from germline.tasks.players import Players
 from germline.tasks.protocols import Episode, Outcome
-from germline.tasks.rollout import MAX_STEPS, Game, Program, Results, begun, environment, moved, run
-from germline.tasks.sizes import padded
 from germline.tasks.spaces import Space
 
 MOST_EPISODES = 2**20  # in one call

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import arcade  # noqa: F401 - registers its environments
 from germline import tasks
 from germline.errors import InputError
-from germline.tasks.crew import Crew
-from germline.tasks.hand import Sizes, Ticket
+from germline.tasks.on_host.crew import Crew
+from germline.tasks.on_host.hand import SharedArrays, Ticket
 from nodes import children
 
 shapes = st.lists(st.integers(1, 5), max_size=3).map(tuple)
@@ -30,9 +30,9 @@ shapes = st.lists(st.integers(1, 5), max_size=3).map(tuple)
     st.sampled_from(["int8", "int32", "float32"]),
 )
 def test_what_is_shown_and_what_is_done_do_not_touch(places, shown, dtype, action, kind):
-    sizes = Sizes(places, shown, dtype, action, kind)
-    memory = mmap.mmap(-1, sizes.bytes())
-    seen, done = sizes.views(memory)
+    arrays = SharedArrays(places, shown, dtype, action, kind)
+    memory = mmap.mmap(-1, arrays.bytes())
+    seen, done = arrays.views(memory)
     assert seen.shape == (2, places, *shown)
     assert done.shape == (2, places, *action)
     assert seen.flags.aligned
@@ -107,7 +107,7 @@ def test_a_module_that_cannot_be_imported():
 
 
 def test_hands_that_end_at_their_start_are_not_started_for_ever(tmp_path, monkeypatch):
-    ends = "import os, sys\nif 'germline.tasks.hand' in str(sys.orig_argv): os._exit(7)\n"
+    ends = "import os, sys\nif 'germline.tasks.on_host.hand' in str(sys.orig_argv): os._exit(7)\n"
     (tmp_path / "sitecustomize.py").write_text(ends)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with pytest.raises(InputError, match="processes that play end with code 7 at their start"):

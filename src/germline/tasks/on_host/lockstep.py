@@ -1,9 +1,9 @@
-"""Play on the host: one individual at a time, its episodes side by side in lanes.
+"""One individual at a time, its episodes side by side in lanes that are stepped together.
 
-A lane is one environment. The network sees the lanes as a batch, and a lane whose episode is over
-takes the next. How many lanes there are depends on the request alone, because the size of a batch
-changes how floats are rounded. Integers are not rounded, so in exact arithmetic lanes that have
-nothing left to play are left out.
+The network sees the lanes as a batch, and a lane whose episode is over takes the next. How many
+lanes there are depends on the request alone, because the size of a batch changes how floats are
+rounded. Integers are not rounded, so in exact arithmetic lanes that have nothing left to play are
+left out.
 
 Where a run shares products, the lanes are places of a family, in one fixed shape: siblings, each in
 a lane of its own, or one of them alone in all. Who was not born by a low-rank mutation has no part
@@ -13,7 +13,7 @@ in that and is played as elsewhere.
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -21,121 +21,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from germline.policies.protocols import Array, Carry, Policy
-from germline.policies.shared import Siblings
-from germline.tasks.film import Shot, Watch
+from germline.policies.shared_products import Siblings
+from germline.tasks.film import Watch
+from germline.tasks.on_host.lanes import Eyes, Stage
 from germline.tasks.players import Players, all_arrays
-from germline.tasks.protocols import Episode, Outcome, Task
+from germline.tasks.protocols import Episode, Outcome
 from germline.tasks.spaces import Space
-
-
-class Lane(Protocol):
-    """An environment that plays one episode after another."""
-
-    def start(self, episode: Episode, into: Array) -> None:
-        """Begin an episode and write what is seen `into` an array."""
-        ...
-
-    def step(self, action: Any, into: Array) -> Outcome | None:  # noqa: ANN401 - int or array
-        """Do an action and write what is seen then; the outcome, if that was the end."""
-        ...
-
-    def shot(self, action: Array | None, end: str) -> Shot:
-        """What can be seen now."""
-        ...
-
-    def close(self) -> None:
-        """Let go of the environment."""
-        ...
-
-
-L = TypeVar("L", bound=Lane)
-
-
-class Stage(Generic[L]):
-    """Lanes of one kind, opened when first used and kept for the next episode."""
-
-    def __init__(self, opened: Callable[[], L]) -> None:
-        self.opened = opened
-        self.lanes: list[L] = []
-
-    def lane(self, number: int) -> L:
-        """Give a lane by its number."""
-        while len(self.lanes) <= number:
-            self.lanes.append(self.opened())
-        return self.lanes[number]
-
-    def close(self) -> None:
-        """Close all lanes."""
-        while self.lanes:
-            self.lanes.pop().close()
-
-
-class Eyes(Protocol):
-    """How what a lane shows becomes an observation. A hashable value; `see` is traced.
-
-    `sight` is what the eyes remember of the episode, such as the frames before.
-    """
-
-    def __hash__(self) -> int: ...
-
-    def shown(self) -> tuple[tuple[int, ...], str]:
-        """The shape and dtype of what a lane shows."""
-        ...
-
-    def sight(self) -> Any:  # noqa: ANN401 - a tree of arrays
-        """What is remembered at the start."""
-        ...
-
-    def see(self, shown: Array, sight: Any) -> tuple[Array, Any]:  # noqa: ANN401
-        """The observation, and what is remembered then."""
-        ...
-
-    def condensed(self) -> "Eyes":
-        """Eyes that see the same in what `condense` leaves, so that less has to be moved."""
-        ...
-
-    def condense(self, shown: Array, into: Array) -> None:
-        """Do on the host what costs little there; not traced."""
-        ...
-
-
-@runtime_checkable
-class HostTask(Task, Protocol):
-    """A task whose episodes are played in lanes on the host."""
-
-    def eyes(self) -> Eyes:
-        """How its policies see what lanes show."""
-        ...
-
-    def lane(self, *, counting: bool = False) -> Lane:
-        """Open a lane; if `counting`, one that adds up observations."""
-        ...
-
-
-class Plain(NamedTuple):
-    """Eyes for lanes that show observations as they are."""
-
-    space: Space
-
-    def shown(self) -> tuple[tuple[int, ...], str]:
-        """As the policy sees it."""
-        return self.space.observation, self.space.dtype
-
-    def sight(self) -> tuple[()]:
-        """Nothing."""
-        return ()
-
-    def see(self, shown: Array, sight: tuple[()]) -> tuple[Array, tuple[()]]:
-        """The same."""
-        return shown, sight
-
-    def condensed(self) -> "Plain":
-        """There is nothing to leave out."""
-        return self
-
-    def condense(self, shown: Array, into: Array) -> None:
-        """Copy."""
-        into[...] = shown
 
 
 def play(
@@ -172,7 +63,6 @@ class _Table:
         shape, dtype = eyes.shown()
         self.shown = np.zeros((width, *shape), dtype)
         self.fresh = np.ones(width, bool)
-        self.single = space.head is None and not space.sizes and not space.binary
         self.seats: list[int] = [0] * width  # the player in each lane
         self.policy: Policy | None = None
         self.acts: Callable[..., Any] = _any
@@ -228,7 +118,7 @@ class _Table:
             memory = _beginning(self.eyes, self.policy, len(self.lanes))
         actions, memory = self.acts(self.shown, memory, self.fresh)
         chosen = np.asarray(actions)
-        return chosen.tolist() if self.single else [np.asarray(a) for a in chosen], memory
+        return chosen.tolist() if self.space.single else [np.asarray(a) for a in chosen], memory
 
     def _narrowed(
         self,
@@ -257,7 +147,7 @@ def _beginning(eyes: Eyes, policy: Policy, width: int) -> Any:  # noqa: ANN401 -
     return jax.tree.map(repeated, eyes.sight()), carry
 
 
-def acted(
+def acted_in_lane(
     space: Space,
     eyes: Eyes,
     policy: Policy,
@@ -275,7 +165,7 @@ def _looked(eyes: Eyes, shown: Array, sight: Any, fresh: Array) -> tuple[Array, 
     return eyes.see(shown, _again(fresh, eyes.sight(), sight))
 
 
-def _acted(
+def _acted_in_lanes(
     space: Space,
     eyes: Eyes,
     policy: Policy,
@@ -289,7 +179,7 @@ def _acted(
         start = policy.initial_carry()
         output, carry = policy(obs, jax.vmap(_again)(fresh, start, memory[1]))
         return jax.vmap(space.action)(output), (sight, carry)
-    one = partial(acted, space, eyes, policy)
+    one = partial(acted_in_lane, space, eyes, policy)
     if fresh.shape[0] == 1:  # one observation is quicker than a batch of one
         action, memory = one(shown[0], jax.tree.map(lambda leaf: leaf[0], memory), fresh[0])
         return jax.tree.map(lambda leaf: leaf[None], (action, memory))
@@ -309,7 +199,7 @@ def _acting(space: Space, eyes: Eyes, policy: Policy) -> Callable[..., Any]:
     return partial(_compiled(space, eyes, tree), leaves)
 
 
-_any = eqx.filter_jit(_acted)
+_any = eqx.filter_jit(_acted_in_lanes)
 
 
 @lru_cache(maxsize=64)
@@ -317,6 +207,6 @@ def _compiled(space: Space, eyes: Eyes, tree: Any) -> Callable[..., Any]:  # noq
     def acted(
         leaves: list[Array], shown: Array, memory: tuple[Any, Carry], fresh: Array
     ) -> tuple[Array, tuple[Any, Carry]]:
-        return _acted(space, eyes, jax.tree.unflatten(tree, leaves), shown, memory, fresh)
+        return _acted_in_lanes(space, eyes, jax.tree.unflatten(tree, leaves), shown, memory, fresh)
 
     return jax.jit(acted)

@@ -19,10 +19,10 @@ from jax.sharding import Mesh, PartitionSpec
 from germline.decode import Recipe
 from germline.policies.protocols import Array, Carry, Policy
 from germline.tasks import behaviours
-from germline.tasks.dynamics import Dynamics, State
+from germline.tasks.on_device.dynamics import Dynamics, State
 
 if TYPE_CHECKING:
-    from germline.tasks.on_device import DeviceTask
+    from germline.tasks.on_device.task import DeviceTask
 
 MAX_STEPS = 2**24  # counted in float32 and int32 alike
 ONGOING, TERMINATED, LIMIT, CAPPED = range(4)
