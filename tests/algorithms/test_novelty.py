@@ -8,8 +8,9 @@ from evolution import POLICY, SPEC, evolve, own_number, scored
 from germline import algorithms
 from germline.algorithms import NSES, NSRAES, NSRES, NoveltyGA, archive
 from germline.algorithms.archive import Archive
-from germline.algorithms.es import ES, LARGEST, centred_ranks
+from germline.algorithms.es import ES
 from germline.algorithms.novelty_es import PARTS, mixed
+from germline.algorithms.strategy import LARGEST, centred_ranks
 from germline.decode import Decoder
 from germline.errors import InputError
 from germline.genome import Birth, Snapshot

@@ -215,13 +215,13 @@ class Generational(Common, frozen=True, kw_only=True):
         parents = self.chosen([scored.genome for scored in elite], others)
         every = [*first.values(), *(state.told.values() if state.phase == CANDIDATES else ())]
         report = self.report(state, values[progress.best_first(values)], every, best[0])
-        following = State(
-            seed=state.seed,
-            policy=state.policy,
-            run=state.run,
-            generation=state.generation + 1,
-            length=progress.played(list(first.values()))[2],
-            moments=progress.moments(state, every),
+        following = progress.next_generation(
+            state,
+            list(first.values()),
+            every,
+            first={},
+            candidates=(),
+            ancestry=(),
             parents=parents,
             elite=elite,
         )

@@ -142,6 +142,28 @@ def played(results: Sequence[Result]) -> tuple[int, int, float | None, int]:
     return steps, frames, steps / episodes if episodes else None, len(results) - len(scored)
 
 
+def next_generation(
+    state: S,
+    own: Sequence[Result],
+    every: Sequence[Result],
+    **changes: Any,  # noqa: ANN401 - fields of the state
+) -> S:
+    """Give the state that begins the next generation, with other `changes`.
+
+    The mean length of the episodes of its `own` individuals is kept, and what was observed in
+    `every` result, re-evaluations too, is added up.
+    """
+    return msgspec.structs.replace(
+        state,
+        generation=state.generation + 1,
+        phase=0,
+        told={},
+        length=played(own)[2],
+        moments=moments(state, every),
+        **changes,
+    )
+
+
 def normalises(policy: PolicyRef) -> bool:
     """Whether individuals of a policy normalise what they observe."""
     return policy.settings.get("normalise") == "observations"
