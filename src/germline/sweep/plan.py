@@ -20,7 +20,6 @@ policy.hidden = [64]
 import dataclasses
 import itertools
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,11 +27,11 @@ from typing import Annotated, Any
 
 import msgspec
 
-from germline import disk, presets
+from germline import presets
 from germline import settings as written
 from germline.errors import InputError
 from germline.genome import Uint32
-from germline.run import engines, outline
+from germline.run import engines, outline, toml
 from germline.run import spec as specs
 from germline.run.spec import Resolved, Spec, Table, Title
 
@@ -105,18 +104,7 @@ class Plan:
 
 def read(path: Path) -> Written:
     """Read a sweep file; its specs are not looked at yet."""
-    try:
-        if disk.regular_size(path) > MAX_BYTES:
-            raise InputError(f"{path}: over {MAX_BYTES // 1024} KiB, too large for a sweep")
-        values = tomllib.loads(path.read_bytes().decode())
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{path}: is not valid UTF-8 text") from None
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path}: not valid TOML: {error}") from None
-    except RecursionError:
-        raise InputError(f"{path}: not valid TOML: nested too deeply") from None
+    values = toml.read(path, str(path), "sweep", MAX_BYTES)
     try:
         return parse(values)
     except InputError as error:
