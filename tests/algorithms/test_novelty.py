@@ -15,7 +15,7 @@ from germline.decode import Decoder
 from germline.errors import InputError
 from germline.genome import Birth, Snapshot
 from germline.messages import Failure
-from germline.run import loop, prune
+from germline.run import fork, prune, recall
 from germline.run import spec as specs
 from germline.run.store import Store
 from runs import after, begin, digest, go_on, run, small
@@ -372,7 +372,7 @@ class TestRuns:
     def test_a_fork_goes_the_way_of_its_origin(self, name, tmp_path):
         wanted = run(tmp_path / "run", self.spec(name))
         for generation in (1, 4):
-            loop.fork(tmp_path / "run", generation, tmp_path / f"{generation}", {}, trust=True)
+            fork.fork(tmp_path / "run", generation, tmp_path / f"{generation}", {}, trust=True)
             go_on(tmp_path / f"{generation}")
             assert digest(tmp_path / f"{generation}") == wanted
 
@@ -382,7 +382,7 @@ class TestRuns:
             reports = store.reports()
         # One whose score is from an earlier generation is among them, and roots are snapshots.
         for champion in {report.champion for report in reports}:
-            file = loop.recall(tmp_path / "run", champion, trust=True)
+            file = recall.recall(tmp_path / "run", champion, trust=True)
             assert file.genome.id == champion
             root = file.genome.root
             assert (file.weights is not None) == isinstance(root, Snapshot)
@@ -407,12 +407,12 @@ class TestRuns:
         run(tmp_path / "run", self.spec(name, checkpoint=100))
         with Store.open(tmp_path / "run") as store:
             champion = store.reports()[5].champion
-        wanted = loop.recall(tmp_path / "run", champion, trust=True)
+        wanted = recall.recall(tmp_path / "run", champion, trust=True)
         changes = {"algorithm.sigma": 0.1, "algorithm.episodes": 2}
         if name != "ns-ga":
             changes |= {"algorithm.learning_rate": 0.01, "algorithm.centres": 1}
-        loop.fork(tmp_path / "run", 6, tmp_path / "fork", changes, trust=True)
+        fork.fork(tmp_path / "run", 6, tmp_path / "fork", changes, trust=True)
         go_on(tmp_path / "fork")
         prune.prune(tmp_path / "fork", tmp_path / "pruned", trust=True)
         for folder in ("fork", "pruned"):
-            assert loop.recall(tmp_path / folder, champion, trust=True) == wanted
+            assert recall.recall(tmp_path / folder, champion, trust=True) == wanted
