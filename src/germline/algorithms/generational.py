@@ -177,20 +177,15 @@ class Generational(Common, frozen=True, kw_only=True):
         self, state: Progress, scored: np.ndarray, every: Sequence[Result], champion: Scored
     ) -> Report:
         """Sum up a generation: the fitness [n] of who was scored, best first, and all results."""
-        steps, frames, _, failures = progress.played(every)
-        return Report(
-            generation=state.generation,
-            evaluations=len(every),
-            failures=failures,
+        return progress.report(
+            self,
+            state,
+            every,
+            scored,
             best=float(scored[0]),
-            mean=float(scored.mean()),
-            median=float(np.median(scored)),
             elite=champion.score,
             champion=champion.genome.id,
-            steps=steps,
-            frames=frames,
             sigma=self.size(state.generation),
-            cap=progress.cap(self, state),
         )
 
     def carried(self, pool: Sequence[Scored]) -> tuple[Scored, ...]:

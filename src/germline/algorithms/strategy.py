@@ -5,7 +5,6 @@ their sum, weighted by rank. Ranks are integers and the noise is a multiple of 1
 one of integers: the order in which results arrive cannot matter.
 """
 
-import math
 from functools import partial
 from typing import Annotated, Any
 
@@ -72,23 +71,18 @@ class Strategy(Common, frozen=True, kw_only=True):
         values = progress.fitness(state.told)
         perturbed, centre = values[:-1], values[-1]
         finite = perturbed[perturbed > -np.inf]
-        every = list(state.told.values())
-        steps, frames, _, failures = progress.played(every)
-        return Report(
-            generation=state.generation,
-            evaluations=len(every),
-            failures=failures,
+        report = progress.report(
+            self,
+            state,
+            list(state.told.values()),
+            finite,
             best=float(values.max()),
-            mean=float(finite.mean()) if finite.size else -math.inf,
-            median=float(np.median(finite)) if finite.size else -math.inf,
             elite=elite,
             champion=champion,
-            steps=steps,
-            frames=frames,
             sigma=sigma,
-            cap=progress.cap(self, state),
-            rank=float(((perturbed > centre) + 0.5 * (perturbed == centre)).mean()),
         )
+        rank = float(((perturbed > centre) + 0.5 * (perturbed == centre)).mean())
+        return msgspec.structs.replace(report, rank=rank)
 
     def moved(
         self,
