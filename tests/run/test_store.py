@@ -314,13 +314,15 @@ from pathlib import Path
 from germline.genome import PolicyRef
 from germline.run.store import Store
 
+FILES = ("run/store.py", "run/connection.py", "run/database.py")
+
 def create(folder):
     Store.create(folder, PolicyRef("mlp", "0" * 64), "run", b"seed = 1").close()
 
 def killed(folder, line):
     left = [line]
     def trace(frame, event, argument):
-        if frame.f_code.co_filename.endswith(("run/store.py", "run/tables.py", "run/database.py")):
+        if frame.f_code.co_filename.endswith(FILES):
             left[0] -= event == "line"
             if not left[0]:
                 os.kill(os.getpid(), signal.SIGKILL)

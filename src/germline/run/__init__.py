@@ -10,7 +10,7 @@ The modules in reading order:
 
     database      the file of a store: its tables, its versions, its lock
     records       requests and results as rows, and back
-    tables        an open store: queries, transactions, damage
+    connection    an open store: queries, transactions, damage
     individuals   who lived
     reader        what they did, what it came to, and the digest
     store         begin, open and write a store: the one name that others import

@@ -7,13 +7,13 @@ import msgspec
 from germline.errors import InputError
 from germline.genome import MAX_GENES, Birth, Gene, Genome, PolicyRef, Root, Snapshot
 from germline.run import records
+from germline.run.connection import Connection
 from germline.run.records import Born
-from germline.run.tables import Tables
 
 _START = re.compile(r"[0-9a-f]{4,16}")
 
 
-class Individuals(Tables):
+class Individuals(Connection):
     """What the table of individuals tells."""
 
     @property

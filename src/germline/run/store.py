@@ -4,7 +4,7 @@ One process writes, many may read. Results are committed within moments of their
 loses only what was not yet committed, and resuming evaluates only what is missing.
 
 Here is how a store is begun, opened and written. What can be asked of it is in `reader.py` and
-`individuals.py`; the queries, transactions and errors below those are in `tables.py`.
+`individuals.py`; the queries, transactions and errors below those are in `connection.py`.
 """
 
 import contextlib

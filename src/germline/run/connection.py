@@ -16,8 +16,8 @@ from germline.run import database
 _UNSOUND = (AttributeError, TypeError, ValueError, struct.error)
 
 
-class Tables:
-    """A connection to the tables of the run in a folder; `texts` are what numbers there mean."""
+class Connection:
+    """A connection to the store of the run in a folder, to read or to write."""
 
     def __init__(self, folder: Path, connection: sqlite3.Connection) -> None:
         self.folder = folder
