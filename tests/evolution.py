@@ -43,3 +43,8 @@ def scored(requests, fitness, behaviour=own_number):
     return [
         Evaluation(r.key, (float(fitness(r)),), (1,), (4,), "t", behaviour(r)) for r in requests
     ]
+
+
+def told(algorithm, state, fitness, behaviour=own_number):
+    """The state and the report after a phase."""
+    return algorithm.tell(state, scored(algorithm.ask(state), fitness, behaviour))[:2]

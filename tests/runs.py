@@ -8,6 +8,8 @@ from germline.run import loop
 from germline.run import spec as specs
 from germline.run.store import Store
 
+LONG = 5  # generations of the runs in tests/run that are finished
+
 ALGORITHMS = {
     "ga": {
         "name": "ga",
@@ -85,6 +87,15 @@ def run(folder, spec):
 def digest(folder):
     with Store.open(folder) as store:
         return store.digest()
+
+
+def rows(folder, table, upto):
+    """All that a store has of the first generations, but what depends on the clock."""
+    with Store.open(folder) as store:
+        results = [r for g in range(upto) for phase in (0, 1) for r in store.results(g, phase)]
+        if table == "reports":
+            return store.reports()[:upto]
+    return [(r.key[1:], r.returns, r.steps, r.frames, r.ends) for r in results]
 
 
 def after(count):

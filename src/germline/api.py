@@ -12,7 +12,7 @@ from germline.algorithms import Report
 from germline.backends import WORKER
 from germline.errors import InputError
 from germline.files import GenomeFile
-from germline.run import engines, loop, prune
+from germline.run import engines, fork, loop, prune, recall
 from germline.run import spec as specs
 from germline.run.loop import Listener
 from germline.run.score import Scores, score
@@ -56,7 +56,7 @@ class Run:
         """Any individual that ever lived, by its id or the first digits of it."""
         with self._store() as store:
             name = store.find(name)
-        return loop.recall(self.folder, name, trust=self.trust)
+        return recall.recall(self.folder, name, trust=self.trust)
 
     def score(self, episodes: int = 100, *, workers: int | None = 1) -> Scores:
         """How the champion does in fresh episodes."""
@@ -77,7 +77,7 @@ class Run:
         self, generation: int, out: str | Path, changes: Mapping[str, Any] | None = None
     ) -> "Run":
         """Begin another run with the first generations of this one, and other settings."""
-        loop.fork(self.folder, generation, Path(out), changes or {}, trust=self.trust)
+        fork.fork(self.folder, generation, Path(out), changes or {}, trust=self.trust)
         return Run(out, trust=self.trust)
 
     def prune(self, out: str | Path) -> "Run":

@@ -8,7 +8,7 @@ import pytest
 from evolution import POLICY, SPEC, evolve, scored
 from germline import algorithms, blobs
 from germline.algorithms import ES
-from germline.algorithms.es import centred_ranks, weighted_noise
+from germline.algorithms.strategy import centred_ranks, weighted_noise
 from germline.decode import Decoder
 from germline.errors import InputError
 from germline.genome import Birth, Snapshot

@@ -9,7 +9,7 @@ from germline import files
 from germline.dashboard import app, guard
 from germline.dashboard.library import Busy
 from germline.errors import InputError
-from germline.run import loop
+from germline.run import recall
 from germline.run.store import Store
 from runs import CARTPOLE, run, small
 
@@ -284,7 +284,7 @@ def test_a_genome_comes_out_as_it_was_exported_and_can_be_sent_in_again(made, pl
         champion = store.reports()[-1].champion
     answer = browser.get(f"/api/runs/{key}/individuals/{champion}/genome")
     assert answer.headers["content-disposition"] == f'attachment; filename="{champion}.json"'
-    files.write(tmp_path / "own.json", loop.recall(made / "plain", champion))
+    files.write(tmp_path / "own.json", recall.recall(made / "plain", champion))
     assert answer.content == (tmp_path / "own.json").read_bytes()
     sent = browser.post("/api/film?seed=3", content=answer.content)
     kept = browser.get(f"/api/runs/{key}/individuals/{champion}/film?seed=3")

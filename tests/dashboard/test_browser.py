@@ -11,7 +11,7 @@ from playwright.sync_api import expect, sync_playwright
 import servers
 from engines import until
 from germline import files
-from germline.run import loop
+from germline.run import recall
 from germline.run.store import Store
 from runs import CARTPOLE, FROSTBITE, begin, run, small
 from served import dashboard
@@ -254,7 +254,7 @@ def test_weights_have_a_digest_and_a_genome_can_be_taken_away(served, made, open
     expect(page.get_by_text(digest)).to_be_visible()
     with page.expect_download() as download:
         page.get_by_role("link", name="Download").click()
-    files.write(tmp_path / "own.json", loop.recall(made / "cartpole", champion))
+    files.write(tmp_path / "own.json", recall.recall(made / "cartpole", champion))
     assert download.value.path().read_bytes() == (tmp_path / "own.json").read_bytes()
     assert download.value.suggested_filename == f"{champion}.json"
 
@@ -277,7 +277,7 @@ def test_a_genome_file_that_is_dropped_is_played(served, made, open_page, tmp_pa
     page = open_page(served)
     expect(page.get_by_role("heading", level=1)).to_have_text("Runs")
     champion = champion_of(made / "cartpole")
-    files.write(tmp_path / "own.json", loop.recall(made / "cartpole", champion))
+    files.write(tmp_path / "own.json", recall.recall(made / "cartpole", champion))
     drop(page, "own.json", (tmp_path / "own.json").read_text())
     expect(page.get_by_text(champion).first).to_be_visible()
     expect(page.get_by_text("steps in all, score")).to_be_visible()

@@ -26,7 +26,7 @@ from germline.decode import Decoder
 from germline.errors import InputError
 from germline.files import GenomeFile, TaskRef
 from germline.genome import Birth, Foreign, Gene, Genome, Slices, Snapshot
-from germline.run import loop, score
+from germline.run import recall, score
 from germline.run.store import Store
 
 CARTPOLE = TaskRef("gym", {"id": "CartPole-v1"})
@@ -110,7 +110,7 @@ def pixels(picture):
 def test_a_film_is_the_same_play_as_watch(players, cartpole):
     folder, name = cartpole
     (about, _), *shots, (end, _) = watched(players.film(folder, name, seed=3))
-    file = loop.recall(folder, name)
+    file = recall.recall(folder, name)
     expected = score.watch(file, lambda shot: None, drawn=False, seed=3)
     theta = Decoder(policies.layout_of(file.genome.policy)).decode(file.genome)
     assert about == {
@@ -136,7 +136,7 @@ def test_a_film_is_the_same_play_as_watch(players, cartpole):
 
 def test_an_individual_of_an_evolution_strategy_plays(players, by_es):
     folder, name = by_es
-    file = loop.recall(folder, name)
+    file = recall.recall(folder, name)
     assert isinstance(file.genome.root, Snapshot)
     (about, _), *_, (end, _) = watched(players.film(folder, name))
     assert about["digest"] == players.weights(folder, name)[0]
@@ -145,7 +145,7 @@ def test_an_individual_of_an_evolution_strategy_plays(players, by_es):
 
 def test_the_weights_are_those_of_the_definition(players, cartpole):
     folder, name = cartpole
-    file = loop.recall(folder, name)
+    file = recall.recall(folder, name)
     theta = Decoder(policies.layout_of(file.genome.policy)).decode(file.genome)
     digest, count, seconds = players.weights(folder, name)
     assert (digest, count) == (blobs.weights_hash(theta), 30)
@@ -155,7 +155,7 @@ def test_the_weights_are_those_of_the_definition(players, cartpole):
 @pytest.mark.parametrize(("run", "ending"), [("cartpole", ".json"), ("by_es", ".safetensors")])
 def test_a_genome_is_the_file_that_is_written(players, run, ending, request, tmp_path):
     folder, name = request.getfixturevalue(run)
-    files.write(tmp_path / "genome", loop.recall(folder, name))
+    files.write(tmp_path / "genome", recall.recall(folder, name))
     assert players.genome(folder, name) == ((tmp_path / "genome").read_bytes(), ending)
 
 

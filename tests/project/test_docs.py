@@ -23,12 +23,7 @@ WRITTEN = [
     ("tasks.md", Bandit, ""),
     ("tasks.md", Saccade, ""),
     ("tasks.md", Maze, ""),
-    ("algorithms.md", algorithms.GA, ""),
-    ("algorithms.md", algorithms.ES, ""),
-    ("algorithms.md", algorithms.RandomSearch, ""),
-    ("algorithms.md", algorithms.NoveltyGA, ""),
-    ("algorithms.md", algorithms.NSES, ""),
-    ("algorithms.md", algorithms.NSRAES, ""),
+    *(("algorithms.md", type(algorithms.make(name, {})), "") for name in algorithms.names()),
 ]
 
 
@@ -41,3 +36,8 @@ def test_every_setting_is_documented(page, kind, table):
         if field.name in tables:
             name = f"[{field.name}]"
         assert name in text, f"{page} does not speak of {name}"
+
+
+@pytest.mark.parametrize("name", algorithms.names())
+def test_every_algorithm_is_named(name):
+    assert f"`{name}`" in (DOCS / "algorithms.md").read_text()

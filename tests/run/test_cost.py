@@ -5,7 +5,7 @@ import pytest
 from germline.algorithms.protocols import Report
 from germline.backends import Serial
 from germline.backends.protocols import WorkerStatus
-from germline.run import loop
+from germline.run import fork, loop
 from germline.run import spec as specs
 from germline.run.cost import RECENT, Pace, ToGo, per_billion
 from germline.run.stop import Stop, Totals, overspent
@@ -181,7 +181,7 @@ def test_what_was_spent_is_in_the_store_while_a_run_works(tmp_path):
 
 def test_a_fork_has_cost_what_its_generations_had(tmp_path):
     run(tmp_path / "run", small(DEAR))
-    loop.fork(tmp_path / "run", 2, tmp_path / "fork", {}, trust=True)
+    fork.fork(tmp_path / "run", 2, tmp_path / "fork", {}, trust=True)
     with Store.open(tmp_path / "run") as origin, Store.open(tmp_path / "fork") as store:
         assert store.totals() == origin.progress()[1][1]
 

@@ -8,32 +8,7 @@ from germline.messages import Evaluation
 from germline.run import loop, machine
 from germline.run import spec as specs
 from germline.run.store import Store
-from runs import ALGORITHMS, FROSTBITE, after, begin, digest, go_on, run, small
-
-LONG = 5
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    """Runs of some generations by name of their algorithm, made once; not to be changed."""
-    made = {}
-
-    def get(algorithm="ga"):
-        if algorithm not in made:
-            made[algorithm] = tmp_path_factory.mktemp("finished") / algorithm
-            run(made[algorithm], small({"stop.generations": LONG}, algorithm))
-        return made[algorithm]
-
-    return get
-
-
-def rows(folder, table, upto):
-    """All that a store has of the first generations, but what depends on the clock."""
-    with Store.open(folder) as store:
-        results = [r for g in range(upto) for phase in (0, 1) for r in store.results(g, phase)]
-        if table == "reports":
-            return store.reports()[:upto]
-    return [(r.key[1:], r.returns, r.steps, r.frames, r.ends) for r in results]
+from runs import ALGORITHMS, FROSTBITE, LONG, after, begin, digest, go_on, rows, run, small
 
 
 @pytest.mark.parametrize(
@@ -101,70 +76,6 @@ def test_resuming_evaluates_only_what_is_missing(tmp_path, monkeypatch):
     assert len(notes.read_text().splitlines()) == 3 * (20 + 2 * 2)
 
 
-@pytest.mark.parametrize("generation", range(LONG + 1))
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_a_fork_without_changes_goes_the_way_of_its_origin(
-    algorithm, generation, finished, tmp_path
-):
-    origin, folder = finished(algorithm), tmp_path / "fork"
-    loop.fork(origin, generation, folder, {}, trust=True)
-    with Store.open(folder) as store, Store.open(origin) as old:
-        assert store.run != old.run
-        assert store.totals()[:3] == (
-            generation,
-            sum(r.frames for r in old.reports()[:generation]),
-            sum(r.steps for r in old.reports()[:generation]),
-        )
-    assert rows(folder, "results", LONG) == rows(origin, "results", generation)
-    go_on(folder)
-    assert digest(folder) == digest(origin)
-
-
-@pytest.mark.parametrize("algorithm", ["ga", "es"])
-def test_a_fork_with_another_sigma_differs_from_there_on(algorithm, finished, tmp_path):
-    origin, folder = finished(algorithm), tmp_path / "fork"
-    spec = loop.fork(origin, 3, folder, {"algorithm.sigma": 4.0}, trust=True)
-    assert spec.algorithm["sigma"] == 4.0
-    go_on(folder)
-    for table in ("reports", "results"):
-        assert rows(folder, table, 3) == rows(origin, table, 3)
-    reports = rows(folder, "reports", LONG)
-    assert [r.sigma for r in reports] == [0.5] * 3 + [4.0] * 2
-    assert digest(folder) != digest(origin)
-    with Store.open(folder) as store:
-        assert all(store.genome(r.champion).id == r.champion for r in reports)
-
-
-def test_a_fork_with_another_seed_differs_from_there_on(finished, tmp_path):
-    loop.fork(finished(), 3, tmp_path / "fork", {"seed": 8}, trust=True)
-    go_on(tmp_path / "fork")
-    assert rows(tmp_path / "fork", "results", 3) == rows(finished(), "results", 3)
-    assert digest(tmp_path / "fork") != digest(finished())
-
-
-@pytest.mark.parametrize(
-    ("generation", "changes", "words"),
-    [
-        (1, {"policy.hidden": [4]}, "policy: a fork keeps the network"),
-        (1, {"algorithm": ALGORITHMS["random-search"]}, "algorithm.name: a fork keeps the"),
-        (1, {"algorithm.sigmma": 1.0}, "did you mean sigma"),
-        (LONG + 1, {}, "--generation: 6 is not 0 to 5, those finished"),
-        (-1, {}, "--generation: -1 is not 0 to 5"),
-    ],
-)
-def test_a_fork_that_makes_no_sense_is_refused(generation, changes, words, finished, tmp_path):
-    with pytest.raises(InputError, match=words):
-        loop.fork(finished(), generation, tmp_path / "fork", changes, trust=True)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_fork_never_overwrites_a_run(finished, tmp_path):
-    before = run(tmp_path / "other", small())
-    with pytest.raises(InputError, match="holds a run already"):
-        loop.fork(finished(), 1, tmp_path / "other", {}, trust=True)
-    assert digest(tmp_path / "other") == before
-
-
 @pytest.mark.parametrize("algorithm", ["ga", "es"])
 @pytest.mark.parametrize(
     "content",
@@ -183,15 +94,6 @@ def test_without_a_readable_state_all_is_told_again(content, algorithm, finished
     # What was told before is not told to the user again.
     assert [r.generation for r in reports] == [3, 4]
     assert digest(folder) == digest(finished(algorithm))
-
-
-def test_a_fork_without_its_state_does_not_go_astray(finished, tmp_path):
-    folder = tmp_path / "fork"
-    loop.fork(finished(), 3, folder, {"algorithm.sigma": 4.0}, trust=True)
-    for state in (folder / "blobs").iterdir():
-        state.write_bytes(b"garbage")
-    with pytest.raises(InputError, match="the spec or a kept state was changed since"):
-        go_on(folder)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -306,40 +208,6 @@ def test_a_phase_in_which_all_failed_is_evaluated_again(tmp_path, monkeypatch):
     monkeypatch.setattr(games.tasks.registry._registry["positive"], "score", score)
     go_on(folder)
     assert digest(folder) == run(tmp_path / "other", small())
-
-
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_any_individual_that_ever_lived_can_be_recalled(algorithm, finished, tmp_path):
-    from germline import files, policies
-    from germline.decode import Decoder
-
-    folder = finished(algorithm)
-    with Store.open(folder) as store:
-        names = {name for g in range(LONG) for name in store.evaluated(g, 0).values()}
-        layout = policies.layout_of(store.policy)
-    for name in sorted(names):
-        found = loop.recall(folder, name, trust=True)
-        assert found.genome.id == name
-        files.write(tmp_path / name, found)
-        again = files.read(tmp_path / name)
-        Decoder(layout, again.snapshots()).decode(again.genome)
-
-
-def test_a_fork_of_es_may_change_its_optimizer(finished, tmp_path):
-    changes = {"algorithm.optimizer": "sgd"}
-    loop.fork(finished("es"), 3, tmp_path / "fork", changes, trust=True)
-    go_on(tmp_path / "fork")
-    assert digest(tmp_path / "fork") != digest(finished("es"))
-
-
-def test_a_fork_makes_up_for_lost_states(finished, tmp_path):
-    import shutil
-
-    origin = shutil.copytree(finished(), tmp_path / "origin")
-    shutil.rmtree(origin / "blobs")
-    loop.fork(origin, 3, tmp_path / "fork", {}, trust=True)
-    go_on(tmp_path / "fork")
-    assert digest(tmp_path / "fork") == digest(finished())
 
 
 class Liar(Serial):

@@ -8,7 +8,7 @@ import pytest
 from commands import content
 from germline import api
 from germline.errors import InputError
-from germline.run import loop, prune, records
+from germline.run import fork, prune, records
 from germline.run import spec as specs
 from germline.run.store import Store
 from runs import ALGORITHMS, CARTPOLE, after, begin, digest, go_on, golden_store, small
@@ -127,7 +127,7 @@ def test_it_says_what_it_does_not_have(stopped, pruned, tmp_path):
         digest(pruned)
     lost = min({*range(1, LONG)} - kept(pruned))
     with pytest.raises(InputError, match="is pruned: what was played before generation "):
-        loop.fork(pruned, lost, tmp_path / "fork", {}, trust=True)
+        fork.fork(pruned, lost, tmp_path / "fork", {}, trust=True)
     assert not (tmp_path / "fork").exists()
     shutil.rmtree(pruned / "blobs")
     before = played(pruned)
@@ -139,14 +139,14 @@ def test_it_says_what_it_does_not_have(stopped, pruned, tmp_path):
 def test_a_fork_of_it_is_that_of_the_whole_run(stopped, pruned, tmp_path):
     for generation in kept(pruned):
         forks = [tmp_path / f"{name}-{generation}" for name in ("whole", "pruned")]
-        for origin, fork in zip((stopped, pruned), forks, strict=True):
-            loop.fork(origin, generation, fork, {"seed": 8}, trust=True)
-            go_on(fork, {"stop.generations": LONG})
+        for origin, folder in zip((stopped, pruned), forks, strict=True):
+            fork.fork(origin, generation, folder, {"seed": 8}, trust=True)
+            go_on(folder, {"stop.generations": LONG})
         where = f"WHERE {since(forks[1])}"
         assert played(forks[1], where) == played(forks[0], where)
         with pytest.raises(InputError, match="is pruned and has no digest"):
             digest(forks[1])
-    loop.fork(pruned, 0, tmp_path / "anew", {}, trust=True)
+    fork.fork(pruned, 0, tmp_path / "anew", {}, trust=True)
     go_on(tmp_path / "anew", {"stop.generations": 2})
     assert digest(tmp_path / "anew")
 

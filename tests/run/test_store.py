@@ -94,7 +94,7 @@ def test_a_later_answer_to_a_request_replaces_an_earlier_one(store):
 
 
 def test_arrivals_are_given_in_their_order(store, monkeypatch):
-    monkeypatch.setattr("germline.run.store.PAGE", 2)
+    monkeypatch.setattr("germline.run.reader.PAGE", 2)
     mutant = EGG.child(Gene(3, -0.25))
     given = [
         answered(mutant, generation=1, number=7, **FULL),
@@ -314,13 +314,15 @@ from pathlib import Path
 from germline.genome import PolicyRef
 from germline.run.store import Store
 
+FILES = ("run/store.py", "run/connection.py", "run/database.py")
+
 def create(folder):
     Store.create(folder, PolicyRef("mlp", "0" * 64), "run", b"seed = 1").close()
 
 def killed(folder, line):
     left = [line]
     def trace(frame, event, argument):
-        if frame.f_code.co_filename.endswith(("run/store.py", "run/database.py")):
+        if frame.f_code.co_filename.endswith(FILES):
             left[0] -= event == "line"
             if not left[0]:
                 os.kill(os.getpid(), signal.SIGKILL)

@@ -6,7 +6,7 @@ import pytest
 
 from germline import InputError, settings, sweep
 from germline.run import spec as specs
-from germline.sweep import plan
+from germline.sweep import file, plan
 from runs import CARTPOLE, SMALL, write
 
 ROOT = Path(__file__).parent.parent.parent
@@ -14,7 +14,7 @@ MINE = {"name": "mine", "specs": [SMALL], "seeds": [5, 3]}
 
 
 def made(changes=None, **values):
-    return plan.made(plan.parse(MINE | values), Path(), changes, trust=True)
+    return plan.made(file.parse(MINE | values), Path(), changes, trust=True)
 
 
 def names(**values):
@@ -114,7 +114,7 @@ def test_the_example_is_one_and_on_the_page():
     assert len(found.cells) * len(found.seeds) == 20
     page = (ROOT / "docs" / "sweeps.md").read_text()
     assert (ROOT / "examples" / "sweep.toml").read_text().partition("\n\n")[2] in page
-    for name in settings.fields(plan.Written):
+    for name in settings.fields(file.Written):
         assert any(f"`{word}`" in page for word in (name, f"[{name}]", f"[[{name}]]"))
 
 

@@ -6,6 +6,26 @@
 
 Algorithms are frozen structs of settings with pure methods; states are values. Nothing here knows
 who evaluates. Higher fitness is better. To an asynchronous algorithm the order of results matters.
+
+The modules in reading order:
+
+    protocols      what an algorithm is, and what it reports
+    progress       the settings, the state and the steps that all algorithms share
+    schedule       numbers that change with the generations
+
+    generational   a population, its candidates, its elite
+    random_search  everyone is newly born
+    ga             the best have children
+    async_ga       the GA without a barrier
+    async_state    its state, and that as bytes
+
+    strategy       a centre, its perturbations, and its steps
+    optimizer      optax, which takes them
+    es             one centre
+
+    archive        behaviours, and how novel others are beside them
+    novelty        the GA by novelty
+    novelty_es     several centres, by novelty and return
 """
 
 from collections.abc import Mapping
@@ -18,6 +38,7 @@ from germline.algorithms.schedule import Schedule
 from germline.errors import InputError
 
 if TYPE_CHECKING:
+    from germline.algorithms.async_ga import AsyncGA as AsyncGA
     from germline.algorithms.es import ES as ES
     from germline.algorithms.ga import GA as GA
     from germline.algorithms.novelty import NoveltyGA as NoveltyGA
@@ -25,60 +46,43 @@ if TYPE_CHECKING:
     from germline.algorithms.novelty_es import NSRAES as NSRAES
     from germline.algorithms.novelty_es import NSRES as NSRES
     from germline.algorithms.random_search import RandomSearch as RandomSearch
-    from germline.algorithms.rolling import AsyncGA as AsyncGA
 
-_registry = {
-    "async-ga": "AsyncGA",
-    "es": "ES",
-    "ga": "GA",
-    "ns-es": "NSES",
-    "ns-ga": "NoveltyGA",
-    "nsr-es": "NSRES",
-    "nsra-es": "NSRAES",
-    "random-search": "RandomSearch",
+# Every algorithm by name: its module and its class. They are imported on first use, because they
+# need JAX, and looking at a run does not.
+_ALGORITHMS = {
+    "async-ga": ("async_ga", "AsyncGA"),
+    "es": ("es", "ES"),
+    "ga": ("ga", "GA"),
+    "ns-es": ("novelty_es", "NSES"),
+    "ns-ga": ("novelty", "NoveltyGA"),
+    "nsr-es": ("novelty_es", "NSRES"),
+    "nsra-es": ("novelty_es", "NSRAES"),
+    "random-search": ("random_search", "RandomSearch"),
 }
 _ASYNCHRONOUS = {"ga": "async-ga", "async-ga": "async-ga"}
-
-# Imported on first use: they need JAX, and looking at a run does not.
-_HOMES = {
-    "AsyncGA": "rolling",
-    "ES": "es",
-    "GA": "ga",
-    "NSES": "novelty_es",
-    "NSRAES": "novelty_es",
-    "NSRES": "novelty_es",
-    "NoveltyGA": "novelty",
-    "RandomSearch": "random_search",
-}
+_CLASSES = {kind: module for module, kind in _ALGORITHMS.values()}
 
 __all__ = [
-    "ES",
-    "GA",
-    "NSES",
-    "NSRAES",
-    "NSRES",
     "Algorithm",
-    "AsyncGA",
-    "NoveltyGA",
-    "RandomSearch",
     "Report",
     "Schedule",
     "State",
     "asynchronous",
     "make",
     "names",
+    *_CLASSES,
 ]
 
 
 def names() -> list[str]:
     """Give the names of all algorithms."""
-    return sorted(_registry)
+    return sorted(_ALGORITHMS)
 
 
 def make(name: str, settings: Mapping[str, Any]) -> Algorithm:
     """Build and check an algorithm's settings; an error names the field."""
-    kind = __getattr__(written.lookup("algorithm", name, _registry))
-    made: Algorithm = written.convert(settings, kind, f"algorithm {name}: ")
+    _, kind = written.lookup("algorithm", name, _ALGORITHMS)
+    made: Algorithm = written.convert(settings, __getattr__(kind), f"algorithm {name}: ")
     return made
 
 
@@ -90,6 +94,6 @@ def asynchronous(name: str) -> str:
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - a class
-    if name in _HOMES:
-        return getattr(import_module(f"germline.algorithms.{_HOMES[name]}"), name)
+    if name in _CLASSES:
+        return getattr(import_module(f"germline.algorithms.{_CLASSES[name]}"), name)
     raise AttributeError(f"module 'germline.algorithms' has no attribute {name!r}")

@@ -178,20 +178,15 @@ class Generational(Common, frozen=True, kw_only=True):
         self, state: Progress, scored: np.ndarray, every: Sequence[Result], champion: Scored
     ) -> Report:
         """Sum up a generation: the fitness [n] of who was scored, best first, and all results."""
-        steps, frames, _, failures = progress.played(every)
-        return Report(
-            generation=state.generation,
-            evaluations=len(every),
-            failures=failures,
+        return progress.report(
+            self,
+            state,
+            every,
+            scored,
             best=float(scored[0]),
-            mean=float(scored.mean()),
-            median=float(np.median(scored)),
             elite=champion.score,
             champion=champion.genome.id,
-            steps=steps,
-            frames=frames,
             sigma=self.size(state.generation),
-            cap=progress.cap(self, state),
         )
 
     def carried(self, pool: Sequence[Scored]) -> tuple[Scored, ...]:
@@ -216,13 +211,13 @@ class Generational(Common, frozen=True, kw_only=True):
         parents = self.chosen([scored.genome for scored in elite], others)
         every = [*first.values(), *(state.told.values() if state.phase == CANDIDATES else ())]
         report = self.report(state, values[progress.best_first(values)], every, best[0])
-        following = State(
-            seed=state.seed,
-            policy=state.policy,
-            run=state.run,
-            generation=state.generation + 1,
-            length=progress.played(list(first.values()))[2],
-            moments=progress.moments(state, every),
+        following = progress.next_generation(
+            state,
+            list(first.values()),
+            every,
+            first={},
+            candidates=(),
+            ancestry=(),
             parents=parents,
             elite=elite,
         )

@@ -90,10 +90,9 @@ class NoveltyGA(GA, frozen=True, kw_only=True):
         novelty = archive.novelty(state.archive, found, self.neighbours, peers=True)
         best = progress.best_first(novelty)[: self.parents]
         lots = draws.draw(state.seed, Purpose.ARCHIVE, state.generation, np.array(who, np.uint32))
-        values = {name: getattr(after, name) for name in after.__struct_fields__}
-        values["parents"] = tuple(self.born(state, [who[place] for place in best]))
-        return Remembering(
-            **values,
+        return msgspec.structs.replace(
+            after,
+            parents=tuple(self.born(state, [who[place] for place in best])),
             archive=archive.insert(state.archive, found[lots < self.insertion * 2.0**32]),
             novelty=mean(novelty),
         )

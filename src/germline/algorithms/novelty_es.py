@@ -15,10 +15,11 @@ import numpy as np
 from germline import blobs, draws
 from germline.algorithms import archive, progress, schedule
 from germline.algorithms.archive import Archive, Numbers
-from germline.algorithms.es import Array, Integers, Strategy, centre_of, centred_ranks
 from germline.algorithms.novelty import Neighbours, behaviours, mean
+from germline.algorithms.optimizer import Memory
 from germline.algorithms.progress import Progress
 from germline.algorithms.protocols import Blobs, Report, State
+from germline.algorithms.strategy import Integers, Strategy, centre_of, centred_ranks
 from germline.draws import Purpose
 from germline.errors import InputError
 from germline.genome import Genome, PolicyRef
@@ -34,7 +35,7 @@ class Centre(msgspec.Struct, frozen=True, array_like=True):
     """
 
     weights: bytes = b""
-    optimizer: tuple[Array, ...] = ()
+    optimizer: Memory = ()
     behaviour: tuple[float, ...] = ()
 
 
@@ -100,14 +101,8 @@ class NoveltyES(Strategy, frozen=True, kw_only=True):
         # In a fork there may be more of them from here on, or fewer.
         centres = [*centres, *[Centre()] * self.centres][: self.centres]
         every = list(state.told.values())
-        following = msgspec.structs.replace(
-            state,
-            generation=state.generation + 1,
-            told={},
-            length=progress.played(every)[2],
-            moments=progress.moments(state, every),
-            centres=tuple(centres),
-            archive=known,
+        following = progress.next_generation(
+            state, every, every, centres=tuple(centres), archive=known
         )
         following = msgspec.structs.replace(following, chosen=self._choice(following))
         return following, report, self.blobs(following)

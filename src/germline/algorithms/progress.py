@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 
 from germline import blobs, draws, policies
+from germline.algorithms.protocols import Report
 from germline.draws import Purpose
 from germline.errors import InputError
 from germline.evaluate import Frozen
@@ -140,6 +141,60 @@ def played(results: Sequence[Result]) -> tuple[int, int, float | None, int]:
     frames = sum(sum(r.frames) for r in scored)
     episodes = sum(len(r.steps) for r in scored)
     return steps, frames, steps / episodes if episodes else None, len(results) - len(scored)
+
+
+def report(
+    settings: Common,
+    state: Progress,
+    every: Sequence[Result],
+    scored: np.ndarray[Any, np.dtype[np.float64]],
+    *,
+    best: float,
+    elite: float,
+    champion: str,
+    sigma: float,
+) -> Report:
+    """Sum up a generation: `every` result, and the fitness [n] of the population that was scored.
+
+    `champion` is the id of the individual to show, `elite` its score.
+    """
+    steps, frames, _, failures = played(every)
+    return Report(
+        generation=state.generation,
+        evaluations=len(every),
+        failures=failures,
+        best=best,
+        mean=float(scored.mean()) if scored.size else -math.inf,
+        median=float(np.median(scored)) if scored.size else -math.inf,
+        elite=elite,
+        champion=champion,
+        steps=steps,
+        frames=frames,
+        sigma=sigma,
+        cap=cap(settings, state),
+    )
+
+
+def next_generation(
+    state: S,
+    own: Sequence[Result],
+    every: Sequence[Result],
+    **changes: Any,  # noqa: ANN401 - fields of the state
+) -> S:
+    """Give the state that begins the next generation, with other `changes`.
+
+    The mean length of the episodes of its `own` individuals is kept, and what was observed in
+    `every` result, re-evaluations too, is added up.
+    """
+    return msgspec.structs.replace(
+        state,
+        generation=state.generation + 1,
+        phase=0,
+        told={},
+        length=played(own)[2],
+        moments=moments(state, every),
+        **changes,
+    )
 
 
 def normalises(policy: PolicyRef) -> bool:

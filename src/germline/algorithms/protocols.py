@@ -9,7 +9,10 @@ from germline.genome import Genome, PolicyRef
 from germline.messages import Key, Request, Result
 
 State = Any
-"""A frozen msgspec struct with at least the fields of `progress.Progress`."""
+"""A frozen msgspec struct with at least the fields of `progress.Progress`.
+
+Individuals that it remembers are `Genome`s, wherever in it: a pruned run keeps their ancestors.
+"""
 
 Blobs = Mapping[str, bytes]
 
@@ -43,6 +46,9 @@ class Report(msgspec.Struct, frozen=True):
 
 class Algorithm(Protocol):
     """Settings with pure methods: the same arguments always give the same result.
+
+    A run knows three settings by name, where there are any: `sigma` and `operator` must suit the
+    network, and `neighbours` need a task that tells of behaviour.
 
     An `asynchronous` one has no barrier: the order in which results are told is part of what the
     same means, and it is a `RollingAlgorithm`.

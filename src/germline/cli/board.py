@@ -167,10 +167,10 @@ class Board:
         from tensorboard.compat.proto.types_pb2 import DT_STRING
         from tensorboard.plugins.image.metadata import create_summary_metadata
 
-        from germline.run import loop, score
+        from germline.run import recall, score
 
         film = films.Gif()
-        file = loop.recall(self.run, champion, trust=self.trust)
+        file = recall.recall(self.run, champion, trust=self.trust)
         score.watch(
             file,
             film.show,

@@ -163,10 +163,10 @@ def fork(
     """Begin a run with the first generations of another, and other settings from there on."""
     options.prepare(trust)
     from germline import api
-    from germline.run import loop
+    from germline.run import fork
 
     folder = out or api.unused(run.with_name(f"{run.resolve().name}-fork"))
-    loop.fork(run, generation, folder, options.pairs(set_ or []), trust=trust)
+    fork.fork(run, generation, folder, options.pairs(set_ or []), trust=trust)
     again = f"germline resume {shlex.quote(str(folder))}{_trusted(trust)}"
     if json:
         say_json({"run": str(folder), "generations": generation, "origin": str(run)})

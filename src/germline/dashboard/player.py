@@ -111,7 +111,7 @@ def _genome(request: Genome) -> Export:
 
 
 def _recalled(folder: str, name: str) -> "GenomeFile":
-    from germline.run.loop import recall
+    from germline.run.recall import recall
 
     return recall(Path(folder), name, trust=False)
 

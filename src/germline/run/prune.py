@@ -19,9 +19,10 @@ from germline.errors import InputError
 from germline.genome import Genome
 from germline.run import database
 from germline.run import spec as specs
+from germline.run.records import Pruned
 from germline.run.replay import replayed
 from germline.run.spec import Resolved
-from germline.run.store import Pruned, Store
+from germline.run.store import Store
 
 
 class Outcome(NamedTuple):

@@ -44,6 +44,18 @@ class Scored(NamedTuple):
     failure: str | None
 
 
+class Pruned(msgspec.Struct, frozen=True):
+    """From where on a store is whole: a generation, and `arrived` results where their order counts.
+
+    `digest` is that of the run when all of it was there, with so many `generations` finished.
+    """
+
+    generation: int
+    arrived: int | None
+    digest: str
+    generations: int
+
+
 def of_individual(request: Request, number: Number) -> tuple[Any, ...]:
     """The row of a request's individual; `number` gives the number that stands for a text."""
     genome, generation = request.genome, request.key.generation

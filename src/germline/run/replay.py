@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from germline.algorithms.protocols import Report, State
+from germline.algorithms.protocols import Algorithm, Report, RollingAlgorithm, State
 from germline.errors import InputError
 from germline.genome import Genome
 from germline.run.records import Arrival
@@ -14,7 +13,7 @@ from germline.run.spec import Resolved
 from germline.run.store import Store
 
 
-def restored(store: Store, algorithm: Any, seed: int, upto: int | None = None) -> State:  # noqa: ANN401
+def restored(store: Store, algorithm: Algorithm, seed: int, upto: int | None = None) -> State:
     """The last state that was kept, at or before a generation, or the very first."""
     kept = store.checkpoint(upto)
     try:
@@ -39,7 +38,9 @@ def replayed(store: Store, resolved: Resolved, generation: int) -> State:
     return state
 
 
-def rolled(store: Store, algorithm: Any, state: State) -> Iterator[tuple[State, Report | None]]:  # noqa: ANN401
+def rolled(
+    store: Store, algorithm: RollingAlgorithm, state: State
+) -> Iterator[tuple[State, Report | None]]:
     """Tell a state what arrived after it: the state after each roll, and that after everything."""
     begun, seen = state, list[Arrival]()
     for arrival in store.arrivals(state.arrived):
@@ -59,10 +60,7 @@ def rolled(store: Store, algorithm: Any, state: State) -> Iterator[tuple[State, 
 
 
 def check_arrivals(
-    folder: Path,
-    algorithm: Any,  # noqa: ANN401
-    state: State,
-    arrivals: Sequence[Arrival],
+    folder: Path, algorithm: RollingAlgorithm, state: State, arrivals: Sequence[Arrival]
 ) -> None:
     """Refuse to go on when others arrived after a state than it gives."""
     keys = [arrival.result.key for arrival in arrivals]

@@ -1,4 +1,8 @@
-"""One process at work on a run: what every session does, and the one with a barrier."""
+"""A session, one process at work on a run: its clock, its money, its writes and who hears of it.
+
+Which requests are asked for, and when their results are told, is in `synchronous.py` and
+`asynchronous.py`.
+"""
 
 import math
 import time
@@ -16,7 +20,7 @@ from germline.backends.audit import Audit
 from germline.blobs import BlobCache
 from germline.errors import InputError
 from germline.evaluate import Evaluator
-from germline.messages import Evaluation, Failure, Key, Request, Result
+from germline.messages import Evaluation, Key, Request, Result
 from germline.run import replay, stop
 from germline.run.spec import Resolved
 from germline.run.stop import Totals
@@ -247,61 +251,3 @@ def _inputs(resolved: Resolved) -> int:
         return 0
     spec: Any = policies.make(policy.name, policy.settings)
     return math.prod(spec.observation)
-
-
-class Synchronous(Session):
-    """Phase after phase: all of one are evaluated before the next begins."""
-
-    there: dict[Key, Result]  # of the present phase
-
-    def run(self) -> Ending:
-        """Ask, dispatch what is missing, keep what comes, tell; and the same again."""
-        state, reason = self.restored(), None
-        while not self.watching.stopped():
-            reason = self.over(state)
-            results = None if reason else self._results(state)
-            if results is None:
-                break
-            state, report, _ = self.algorithm.tell(state, results)
-            if report is not None:
-                self.close(state, report)
-        return Ending(reason or self.broke(), state.generation, self.spent)
-
-    def _ended(self) -> bool:
-        """Whether it is stopped from outside, or all money is spent."""
-        return self.watching.stopped() or self.broke() is not None
-
-    def _results(self, state: State) -> list[Result] | None:
-        """All results of a phase, from the store and from the workers; None if stopped."""
-        requests = self.algorithm.ask(state)
-        there = {r.key: r for r in self.store.results(state.generation, state.phase)}
-        if there and all(isinstance(result, Failure) for result in there.values()):
-            # Something outside was amiss; if it still is, the same happens again.
-            self.store.forget(state.generation, state.phase)
-            there = {}
-        if there:
-            known = self.store.evaluated(state.generation, state.phase)
-            asked = [(r.key, known.get(r.key.number), r.genome) for r in requests]
-            found = [(key.generation, who, genome) for key, who, genome in asked if who]
-            replay.check(self.store.folder, found)
-        missing = {r.key: r for r in requests if r.key not in there}
-        self.there = there
-        if missing:
-            self.open()
-            self.offer(state)
-            for answers in self.dispatcher.run(list(missing.values()), self._ended):
-                there.update((answer.key, answer) for answer in answers)
-                self.tick(state, len(there), len(requests), answers)
-                if answers:
-                    pairs = [(missing[answer.key], answer) for answer in answers]
-                    self.writes.append(partial(self.store.add, pairs))
-                self.keep_up(answers)
-        if len(there) < len(requests):
-            return None
-        return [there[request.key] for request in requests]
-
-    def retract(self, keys: list[Key]) -> None:
-        """Take them out of the store too, so that no later session believes them."""
-        for key in keys:
-            self.there.pop(key, None)
-        self.writes.append(partial(self.store.retract, keys))

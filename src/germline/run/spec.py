@@ -23,15 +23,14 @@ score = 475.0
 name = "processes"             or an address, such as "grpc://127.0.0.1:50051"
 """
 
-import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 
-from germline import address, disk
+from germline import address
 from germline import settings as written
 from germline.address import Address
 from germline.device import Device
@@ -39,6 +38,7 @@ from germline.errors import InputError
 from germline.files import MAX_SIBLINGS, Arithmetic
 from germline.genome import MAX_GENES, Uint32
 from germline.messages import Problem
+from germline.run import toml
 from germline.run.stop import Stop
 
 FORMAT = 1
@@ -150,20 +150,7 @@ def read(
     `source` is what errors call the file, if not by its path.
     """
     source = source or str(path)
-    try:
-        if disk.regular_size(path) > MAX_BYTES:
-            raise InputError(f"{source}: over {MAX_BYTES // 1024} KiB, too large for a spec")
-        text = path.read_bytes().decode()
-        values = tomllib.loads(text)
-    except OSError as error:
-        raise InputError(f"{source}: {error.strerror or error}") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{source}: is not valid UTF-8 text") from None
-    except InputError:
-        raise
-    except (ValueError, RecursionError) as error:
-        reason = "nested too deeply" if isinstance(error, RecursionError) else error
-        raise InputError(f"{source}: not valid TOML: {reason}") from None
+    values = toml.read(path, source, "spec", MAX_BYTES)
     try:
         return parse(values, overrides)
     except InputError as error:
@@ -237,9 +224,10 @@ def _holds_none(value: object) -> bool:
 
 def resolve(spec: Spec, *, trust: bool = False) -> Resolved:
     """Build all parts once, so that a mistake is found before anything is written or started."""
-    from germline import algorithms, operators, policies, tasks
+    from germline import algorithms, policies, tasks
     from germline.evaluate import load
-    from germline.tasks import fitting, random_play
+    from germline.run import checks
+    from germline.tasks import fitting
 
     load(spec.imports, trust=trust)
     task = tasks.make(*_named(spec.task))
@@ -247,37 +235,13 @@ def resolve(spec: Spec, *, trust: bool = False) -> Resolved:
     algorithm = algorithms.make(*_named(spec.algorithm))
     policy = fitting.fit(*_named(spec.policy), space)
     if spec.arithmetic == "exact":
-        if space is not None and space.dtype not in ("uint8", "int8"):
-            raise InputError(
-                "arithmetic: exact needs observations in whole numbers, such as pixels"
-            )
-        if getattr(task, "graded", False):
-            raise InputError("task.fitness: exact arithmetic has no cross-entropy; take another")
-        for setting in ("normalise", "similarity"):
-            if getattr(policy, setting, None) is not None:
-                raise InputError(
-                    f"policy.{setting}: has no exact arithmetic; leave one of them out"
-                )
-        if getattr(policy, "steps", None) is None:
-            sigma = getattr(algorithm, "sigma", 0.002)
-            largest = sigma if isinstance(sigma, float) else max(sigma.start, sigma.end)
-            # What is drawn anew does not grow with age.
-            anew = getattr(algorithm, "operator", "").startswith(("renew", "grow"))
-            policy = policies.exact(policy, sigma=largest, genes=1 if anew else spec.lineage)
-    if getattr(policy, "normalise", None) == "virtual":
-        random_play.check(task)
-    if getattr(policy, "normalise", None) == "observations" and not getattr(task, "counts", True):
-        name = spec.task["name"]
-        raise InputError(f"policy.normalise: {name} does not add up what is observed; leave it out")
+        checks.exact(space, task, policy)
+        policy = _with_steps(spec, policy, algorithm)
+    checks.normaliser(spec, task, policy)
     reference = policies.reference(spec.policy["name"], policy)
-    if hasattr(algorithm, "operator"):
-        operators.check(operators.parse(algorithm.operator), policy.layout())
-    if hasattr(algorithm, "neighbours"):
-        _check_behaviour(task)
-    _check_siblings(spec, task, policy, algorithm)
-    _check_engine(spec)
-    if spec.stop.cost is not None and not spec.backend.price:
-        raise InputError("stop.cost: needs backend.price, what an hour of one worker costs")
+    checks.algorithm(algorithm, task, policy)
+    checks.siblings(spec, task, policy, algorithm)
+    checks.engine(spec)
     task.close()
     problem = Problem(
         tasks.reference(task), reference, spec.arithmetic, spec.imports, spec.siblings
@@ -292,59 +256,17 @@ def resolve(spec: Spec, *, trust: bool = False) -> Resolved:
     return Resolved(whole, problem, algorithm, spec.backend)
 
 
-def _check_behaviour(task: Any) -> None:  # noqa: ANN401
-    """Refuse a task of which is known that it says nothing of how an episode went."""
-    if getattr(task, "behaviour", "") is None:
-        raise InputError("task.behaviour: novelty needs one, see docs/tasks.md: Behaviours")
-    if hasattr(task, "describes") and not task.describes():
-        raise InputError(
-            "task: says nothing of behaviour; novelty needs it, see docs/tasks.md: Behaviours"
-        )
+def _with_steps(spec: Spec, policy: Any, algorithm: Any) -> Any:  # noqa: ANN401
+    """A network with steps for exact arithmetic, if it has none: they follow from the mutations."""
+    if getattr(policy, "steps", None) is not None:
+        return policy
+    from germline import policies
 
-
-def _check_siblings(spec: Spec, task: Any, policy: Any, algorithm: Any) -> None:  # noqa: ANN401
-    """Refuse shared products where there can be none."""
-    if not spec.siblings:
-        return
-    operator = getattr(algorithm, "operator", "")
-    if not operator.startswith("lowrank"):
-        found = f"are {operator}" if operator else "are none"
-        raise InputError(f"siblings: needs algorithm.operator lowrank:R; here mutations {found}")
-    if spec.arithmetic == "exact":
-        raise InputError("siblings: shared products are float arithmetic; leave one of them out")
-    if task.together:
-        name = spec.task["name"]
-        raise InputError(f"siblings: are for tasks on the host, such as atari, not for {name}")
-    if not hasattr(policy, "forward"):
-        name = spec.policy["name"]
-        raise InputError(f"siblings: {name} is a module, which cannot share products")
-
-
-def _check_engine(spec: Spec) -> None:
-    """Refuse settings that have no meaning for an engine, and to serve all the world by mistake."""
-    engine, place = spec.backend, spec.backend.address
-    scheme = place.scheme if place is not None else engine.name
-    for name in ("certificate", "key", "insecure"):
-        if getattr(engine, name) and scheme != "grpc":
-            instead = f"; use {scheme}s:// for TLS" if scheme in ("amqp", "redis") else ""
-            raise InputError(f"backend.{name}: is for grpc addresses, not for {scheme}{instead}")
-    if engine.token_file is not None and scheme == "ray":
-        raise InputError("backend.token_file: Ray has a token of its own, in RAY_AUTH_TOKEN")
-    if engine.token_file is not None and place is None:
-        raise InputError(f"backend.token_file: is for workers elsewhere, not for {scheme}")
-    if (engine.certificate is None) != (engine.key is None):
-        given, other = ("certificate", "key") if engine.key is None else ("key", "certificate")
-        raise InputError(f"backend.{given}: needs backend.{other}, too")
-    exposed = scheme == "grpc" and place is not None and not place.loopback
-    if exposed and engine.certificate is None and not engine.insecure:
-        raise InputError(
-            "backend.name: others can reach this address, so give backend.certificate and "
-            "backend.key, or say backend.insecure = true"
-        )
-    if engine.audit and spec.arithmetic != "exact":
-        raise InputError(
-            'backend.audit: needs arithmetic = "exact", for floats differ between machines'
-        )
+    sigma = getattr(algorithm, "sigma", 0.002)
+    largest = sigma if isinstance(sigma, float) else max(sigma.start, sigma.end)
+    # What is drawn anew does not grow with age.
+    anew = getattr(algorithm, "operator", "").startswith(("renew", "grow"))
+    return policies.exact(policy, sigma=largest, genes=1 if anew else spec.lineage)
 
 
 def _named(table: Table) -> tuple[str, Table]:
@@ -352,28 +274,6 @@ def _named(table: Table) -> tuple[str, Table]:
 
 
 def to_toml(spec: Spec) -> str:
-    """Write a spec without its secrets; what is None is left out, as TOML has no word for it."""
-    values = msgspec.to_builtins(msgspec.structs.replace(spec, backend=spec.backend.public))
-    lines = [f"{k} = {_toml(v)}" for k, v in values.items() if not isinstance(v, dict)]
-    for name, table in values.items():
-        if isinstance(table, dict):
-            lines += ["", f"[{name}]"]
-            lines += [f"{_key(k)} = {_toml(v)}" for k, v in table.items() if v is not None]
-    return "\n".join(lines) + "\n"
-
-
-def _toml(value: Any) -> str:  # noqa: ANN401 - plain data
-    if isinstance(value, Mapping):
-        inner = ", ".join(f"{_key(k)} = {_toml(v)}" for k, v in value.items() if v is not None)
-        return "{" + inner + "}"
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return "[" + ", ".join(_toml(v) for v in value) + "]"
-    if isinstance(value, float):
-        return repr(value)  # inf and nan are spelled as TOML does
-    return msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")
-
-
-def _key(name: str) -> str:
-    return (
-        name if name.replace("_", "").replace("-", "").isalnum() and name.isascii() else _toml(name)
-    )
+    """Write a spec, without its secrets."""
+    public = msgspec.structs.replace(spec, backend=spec.backend.public)
+    return toml.text(msgspec.to_builtins(public))

@@ -1,6 +1,16 @@
 """Many runs that differ in a few settings, side by side: a grid of specs, seeds and environments.
 
 `run` does all of them, or what is left of them, and `Sweep` is what they came to.
+
+The modules in reading order:
+
+    file     the sweep file: what it may say
+    plan     which runs there are
+    folder   where they are, and how far
+    work     those that are left, done
+    table    what they come to, a row per cell
+    curves   scores over frames
+    figure   lines and bands as an SVG
 """
 
 import os
@@ -11,7 +21,7 @@ from typing import Any
 from germline import api, disk, evaluate
 from germline.backends import WORKER
 from germline.errors import InputError
-from germline.sweep import curves, plan
+from germline.sweep import curves, file, plan
 from germline.sweep import folder as folders
 from germline.sweep import table as tables
 from germline.sweep.plan import Plan
@@ -132,7 +142,7 @@ def place(source: str | Path | Mapping[str, Any], out: str | Path | None = None)
         if out is not None:
             raise InputError(f"--out: {source} is a folder already; leave out one of them")
         return Path(source)
-    given = plan.parse(source) if isinstance(source, Mapping) else plan.read(Path(source))
+    given = file.parse(source) if isinstance(source, Mapping) else file.read(Path(source))
     return Path(out) if out is not None else Path("sweeps") / given.name
 
 
@@ -144,11 +154,11 @@ def planned(
 ) -> Plan:
     """All runs of a sweep, resolved; nothing is written."""
     if isinstance(source, Mapping):
-        return plan.made(plan.parse(source), Path(), changes, trust=trust)
+        return plan.made(file.parse(source), Path(), changes, trust=trust)
     path = Path(source)
     if path.is_dir():
         return folders.planned(path, changes, trust=trust)
-    given = plan.read(path)
+    given = file.read(path)
     try:
         return plan.made(given, path.parent, changes, trust=trust)
     except InputError as error:

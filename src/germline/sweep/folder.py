@@ -23,6 +23,7 @@ from germline.run import spec as specs
 from germline.run.spec import Spec, Title
 from germline.run.stop import Totals
 from germline.run.store import Store
+from germline.sweep import file
 from germline.sweep import plan as plans
 from germline.sweep.plan import Job, Plan
 
@@ -71,8 +72,8 @@ def read(folder: Path) -> Manifest:
         raise InputError(f"{path}: {error.strerror or error}") from None
     except msgspec.DecodeError as error:
         raise InputError(f"{path}: {explain(error)}") from None
-    if found.germline != plans.FORMAT:
-        raise InputError(f"{path}: germline: {found.germline} is not {plans.FORMAT}")
+    if found.germline != file.FORMAT:
+        raise InputError(f"{path}: germline: {found.germline} is not {file.FORMAT}")
     return found
 
 
@@ -95,7 +96,7 @@ def planned(folder: Path, changes: Mapping[str, Any] | None = None, *, trust: bo
 def write(folder: Path, plan: Plan) -> None:
     """Keep what a sweep is: the specs first, so that all that is listed is there."""
     cells = tuple(Listed(cell.name, cell.columns, cell.env) for cell in plan.cells)
-    manifest = Manifest(plans.FORMAT, plan.name, plan.seeds, cells)
+    manifest = Manifest(file.FORMAT, plan.name, plan.seeds, cells)
     try:
         for cell in plan.cells:
             (folder / cell.name).mkdir(exist_ok=True)

@@ -1,58 +1,24 @@
-"""The sweep file: which runs there are.
-
-germline = 1                   the version of this format
-name = "sigma"
-specs = ["cartpole"]           presets, or spec files beside this one
-seeds = [1, 2, 3]              or 3, for 1, 2 and 3
-envs = ["CartPole-v1"]         other environments for every spec; may be left out
-
-[set]                          fields of every spec
-stop.generations = 20
-
-[grid]                         every combination of these
-algorithm.sigma = [0.01, 0.05]
-
-[[list]]                       or one after the other, by names of your own; both may be there
-name = "wide"
-policy.hidden = [64]
-"""
+"""Which runs a sweep has: its cells, what they are called, and their seeds."""
 
 import dataclasses
 import itertools
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 
-from germline import disk, presets
-from germline import settings as written
+from germline import presets
 from germline.errors import InputError
-from germline.genome import Uint32
 from germline.run import engines, outline
 from germline.run import spec as specs
-from germline.run.spec import Resolved, Spec, Table, Title
+from germline.run.spec import Resolved, Spec, Table
+from germline.sweep.file import Written
 
-FORMAT = 1
-MAX_BYTES = 2**20
 MAX_RUNS = 10_000
 LONGEST = 200  # characters of the name of a folder
-
-
-class Written(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A sweep as written; `common`, `grid` and `variants` are of dotted names."""
-
-    germline: int = FORMAT
-    name: Title = "sweep"
-    specs: Annotated[list[str | Table], msgspec.Meta(min_length=1)]
-    seeds: int | list[Uint32] = 1
-    envs: list[str] = []
-    common: Table = msgspec.field(name="set", default_factory=dict)
-    grid: Table = {}
-    variants: list[Table] = msgspec.field(name="list", default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -101,48 +67,6 @@ class Plan:
             for seed in self.seeds
             for cell in self.cells
         ]
-
-
-def read(path: Path) -> Written:
-    """Read a sweep file; its specs are not looked at yet."""
-    try:
-        if disk.regular_size(path) > MAX_BYTES:
-            raise InputError(f"{path}: over {MAX_BYTES // 1024} KiB, too large for a sweep")
-        values = tomllib.loads(path.read_bytes().decode())
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{path}: is not valid UTF-8 text") from None
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path}: not valid TOML: {error}") from None
-    except RecursionError:
-        raise InputError(f"{path}: not valid TOML: nested too deeply") from None
-    try:
-        return parse(values)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
-
-
-def parse(values: Mapping[str, Any]) -> Written:
-    """Check what was written, as far as that needs no spec."""
-    version = values.get("germline", FORMAT)
-    if version != FORMAT or isinstance(version, bool):
-        raise InputError(f"germline: {version!r} is not the version of a sweep; this is {FORMAT}")
-    for name in ("task", "policy", "algorithm"):
-        if name in values and "specs" not in values:
-            raise InputError(f"[{name}] is of a spec; a sweep names some, see docs/sweeps.md")
-    given = written.convert(values, Written)
-    common = _flat("set", given.common)
-    grid = _flat("grid", given.grid)
-    variants = [_variant(variant) for variant in given.variants]
-    for name, choices in grid.items():
-        if not isinstance(choices, list) or not choices:
-            raise InputError(f"grid: {name}: must be a list of values, such as [1, 2]")
-        if name in common:
-            raise InputError(f"grid: {name} is in [set] too; leave one of them out")
-        if any(name in variant for variant in variants):
-            raise InputError(f"grid: {name} is in [[list]] too; leave one of them out")
-    return msgspec.structs.replace(given, common=common, grid=grid, variants=variants)
 
 
 def seeds_of(given: Written) -> tuple[int, ...]:
@@ -243,24 +167,6 @@ def _env_field(spec: str | Table, common: Table) -> str:
         if field in read.task or f"task.{field}" in common:
             return f"task.{field}"
     raise InputError(f"envs: the task {read.task['name']} of {read.name} has neither id nor game")
-
-
-def _flat(where: str, table: Table) -> Table:
-    """Dotted names, however they were written: TOML makes tables of those without quotes."""
-    found: Table = {}
-    for name, value in table.items():
-        nested = isinstance(value, dict) and "." not in name
-        found |= {f"{name}.{k}": v for k, v in value.items()} if nested else {name: value}
-    if "seed" in found:
-        raise InputError(f"{where}: seed: is for seeds = [...] to say")
-    return found
-
-
-def _variant(table: Table) -> Table:
-    found = _flat("list", table)
-    if not isinstance(found.get("name", ""), str):
-        raise InputError(f"list: name: must be text, given: {found['name']!r}")
-    return found
 
 
 def _short(names: Sequence[str]) -> dict[str, str]:

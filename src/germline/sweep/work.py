@@ -13,7 +13,7 @@ from germline.algorithms import Report
 from germline.backends.processes import cores
 from germline.errors import InputError
 from germline.run import engines, loop
-from germline.run.session import Moment
+from germline.run.loop import Moment
 from germline.run.spec import Engine
 from germline.run.stop import Totals
 from germline.sweep import folder as folders

@@ -21,7 +21,7 @@ from germline.decode import Decoder
 from germline.errors import InputError
 from germline.evaluate import Evaluator, Frozen
 from germline.messages import Evaluation, encode
-from germline.run import history, loop
+from germline.run import fork, history, loop, recall
 from germline.run import spec as specs
 from germline.run.store import Store
 from runs import begin, digest, go_on
@@ -258,7 +258,7 @@ def test_a_killed_run_goes_on_from_its_last_arrival(tmp_path, notes):
 @pytest.mark.parametrize("generation", [0, 1, 4, 6])
 def test_a_fork_has_the_arrivals_that_made_its_generations(generation, finished, tmp_path):
     folder = tmp_path / "fork"
-    loop.fork(finished, generation, folder, {}, trust=True)
+    fork.fork(finished, generation, folder, {}, trust=True)
     arrivals, origin = log(folder), log(finished)
     assert [(a.id, a.result.key[1:]) for a in arrivals] == [
         (a.id, a.result.key[1:]) for a in origin[: len(arrivals)]
@@ -277,7 +277,7 @@ def test_a_fork_has_the_arrivals_that_made_its_generations(generation, finished,
 )
 def test_a_fork_with_other_settings_goes_another_way(changes, finished, tmp_path):
     folder = tmp_path / "fork"
-    loop.fork(finished, 3, folder, changes, trust=True)
+    fork.fork(finished, 3, folder, changes, trust=True)
     shared = len(log(folder))
     go_on(folder)
     with Store.open(folder) as new, Store.open(finished) as old:
@@ -292,7 +292,7 @@ def test_a_fork_with_other_settings_goes_another_way(changes, finished, tmp_path
 
 def test_a_fork_without_its_state_does_not_go_astray(finished, tmp_path):
     folder = tmp_path / "fork"
-    loop.fork(finished, 3, folder, {"algorithm.sigma": 4.0}, trust=True)
+    fork.fork(finished, 3, folder, {"algorithm.sigma": 4.0}, trust=True)
     shutil.rmtree(folder / "blobs")
     with pytest.raises(InputError, match="the spec or a kept state was changed since"):
         go_on(folder)
@@ -339,7 +339,7 @@ def test_any_individual_that_ever_lived_can_be_recalled(tmp_path):
     for request in requests.values():
         if request.key.phase:
             continue
-        found = loop.recall(folder, request.genome.id, trust=True)
+        found = recall.recall(folder, request.genome.id, trust=True)
         assert found.genome == request.genome
         frozen = Frozen(found.normaliser.mean, found.normaliser.std)
         assert blobs[request.context] == encode(frozen)

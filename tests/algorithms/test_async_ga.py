@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from evolution import POLICY, scored
 from germline import algorithms, policies
-from germline.algorithms import GA, AsyncGA, rolling
+from germline.algorithms import GA, AsyncGA, async_ga, async_state
 from germline.errors import InputError
 from germline.messages import Evaluation, Failure, Sums
 
@@ -177,7 +177,7 @@ def test_a_straggler_is_a_parent_in_the_window_in_which_it_arrives():
 
 
 def test_a_straggler_of_long_ago_has_played_and_is_forgotten(monkeypatch):
-    monkeypatch.setattr(rolling, "REMEMBERED", 2)
+    monkeypatch.setattr(async_ga, "REMEMBERED", 2)
     late, *others = PLAIN.ask(PLAIN.start(1, POLICY, "run"), 7)
     state = told(PLAIN, map(answer, others))
     while state.generation < 3:
@@ -336,7 +336,7 @@ def test_a_state_is_little_more_than_its_parents():
     while state.generation < 130:
         state = told(algorithm, map(answer, algorithm.ask(state)), state)
         size[state.generation] = len(algorithm.encode(state))
-    assert len(state.past) == rolling.REMEMBERED
+    assert len(state.past) == async_ga.REMEMBERED
     longest = max(len(genome.genes) for genome in state.parents)
     assert longest > 50
     assert size[130] < 100 * 10 * 40 + 20 * longest * 8
@@ -347,7 +347,7 @@ def test_a_state_is_little_more_than_its_parents():
 def test_numbers_are_kept_as_bits():
     rng = np.random.default_rng(0)
     for numbers in ([], [0], [7], [8], rng.integers(0, 500, 99).tolist()):
-        assert rolling._numbers(rolling._bits(frozenset(numbers))) == frozenset(numbers)
+        assert async_state._numbers(async_state._bits(frozenset(numbers))) == frozenset(numbers)
 
 
 def test_only_the_ga_does_without_a_barrier():
