@@ -15,7 +15,7 @@ from rich.console import Console
 
 from commands import ok, refused
 from germline import api
-from germline.cli import display
+from germline.cli.output import progress
 from germline.errors import InputError
 from germline.run.store import Store
 from runs import CARTPOLE, run, small, write
@@ -83,7 +83,7 @@ def test_the_panel_takes_names_as_they_are(made):
     with Store.open(made) as store:
         (report, totals), *_ = store.progress()
     spec = small({"task": {"name": "gym", "id": "[/b]\x1b[31m"}})
-    shown = display.Live(Path("[run]"), spec)
+    shown = progress.Live(Path("[run]"), spec)
     shown.console = Console(width=80, file=io.StringIO(), markup=False)
     shown.begin([])
     shown.generation(msgspec.structs.replace(report, champion="\x1b]0;own\x07"), totals)

@@ -1,4 +1,8 @@
-"""What several commands read in the same way."""
+"""What several commands read in the same way, and how their process is set up for it.
+
+completion  what a shell offers where a name is expected
+individual  GENOME or RUN or RUN:ID, as people write it
+"""
 
 import os
 import signal
@@ -11,60 +15,22 @@ from typing import Annotated, Any
 
 import typer
 
-from germline import address
 from germline import device as devices
+from germline.cli.options import completion
 
-
-def complete_preset(incomplete: str) -> list[str]:
-    """Presets by the start of their name."""
-    from germline import presets
-
-    return [name for name in presets.names() if name.startswith(incomplete)]
-
-
-def complete_spec(incomplete: str) -> list[str]:
-    """Presets, and TOML files."""
-    return complete_preset(incomplete) + [p for p in _paths(incomplete) if p.endswith(".toml")]
-
-
-def complete_run(incomplete: str) -> list[str]:
-    """The folders of runs, and those that hold some."""
-    found = _paths(incomplete)
-    below = [path for folder in found for path in _paths(f"{folder}/")]
-    return [path for path in (*found, *below) if Path(path, "run.db").exists()]
-
-
-def complete_sweep(incomplete: str) -> list[str]:
-    """TOML files, and the folders of sweeps."""
-    found = _paths(incomplete)
-    below = [path for folder in found for path in _paths(f"{folder}/")]
-    folders = [path for path in (*found, *below) if Path(path, "sweep.json").exists()]
-    return [path for path in found if path.endswith(".toml")] + folders
-
-
-def complete_individual(incomplete: str) -> list[str]:
-    """Runs, and genome files."""
-    files = [p for p in _paths(incomplete) if p.endswith((".json", ".safetensors"))]
-    return complete_run(incomplete) + files
-
-
-def complete_backend(incomplete: str) -> list[str]:
-    """Engines of this machine, and what addresses of others begin with."""
-    known = ["serial", "processes", "ray", *(f"{scheme}://" for scheme in address.PORTS)]
-    return [name for name in known if name.startswith(incomplete)]
-
-
-def _paths(incomplete: str) -> list[str]:
-    """What is there by the start of its name, written as the user began to."""
-    folder, slash, start = incomplete.rpartition("/")
-    try:
-        there = sorted(path.name for path in Path(f"{folder}{slash}").iterdir())
-    except OSError:
-        return []
-    return [f"{folder}{slash}{name}" for name in there if name.startswith(start)]
-
-
-Run = Annotated[Path, typer.Argument(help="The folder of a run.", autocompletion=complete_run)]
+SpecName = Annotated[
+    str,
+    typer.Argument(
+        metavar="PRESET|SPEC",
+        help="A preset, see germline presets, or a TOML file.",
+        autocompletion=completion.spec,
+    ),
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="A field of the spec as name=value, such as stop.generations=50."),
+]
+Run = Annotated[Path, typer.Argument(help="The folder of a run.", autocompletion=completion.run)]
 Trust = Annotated[
     bool, typer.Option("--trust", help="Allow the spec to import modules, which is running code.")
 ]
@@ -77,7 +43,7 @@ Backend = Annotated[
         envvar="GERMLINE_BACKEND",
         metavar="serial|processes|ray|URL",
         help="Who evaluates, if not as specified; URLs are grpc, ray, amqp(s) and redis(s).",
-        autocompletion=complete_backend,
+        autocompletion=completion.backend,
     ),
 ]
 Workers = Annotated[

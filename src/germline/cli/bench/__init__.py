@@ -6,8 +6,8 @@ from itertools import count
 from typing import Any
 
 from germline import device as devices
-from germline.cli import parts
-from germline.cli.parts import Job
+from germline.cli.bench import parts
+from germline.cli.bench.parts import Job
 from germline.device import Device
 from germline.errors import InputError
 from germline.files import Arithmetic

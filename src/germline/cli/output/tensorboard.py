@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 import typer
 
 from germline import device as devices
-from germline.cli import films
+from germline.cli.output import films
 from germline.errors import InputError
 
 if TYPE_CHECKING:
@@ -68,8 +68,9 @@ class Board:
         stopped: Callable[[], bool],
         warn: Callable[[str], None],
     ) -> None:
-        if every:
-            _check_filmable(resolved)
+        about = resolved.problem.task
+        if every and not films.filmable(about):
+            raise InputError(f"--film-every: task {about.name}: there is nothing to look at")
         from germline.run.cost import Pace
 
         self.run = folder
@@ -208,17 +209,6 @@ class Board:
         taken = [path.name.removeprefix(START)[:10] for path in self.folder.glob(f"{START}*")]
         after = [int(number) + 1 for number in taken if number.isdigit()]
         return (self.folder / f"{START}{max([int(time.time()), *after]):010}.germline").open("xb")
-
-
-def _check_filmable(resolved: "Resolved") -> None:
-    from germline import tasks
-    from germline.tasks.film import Filmable
-
-    about = resolved.problem.task
-    task = tasks.make(about.name, about.settings)
-    task.close()
-    if not isinstance(task, Filmable):
-        raise InputError(f"--film-every: task {about.name}: there is nothing to look at")
 
 
 def _scalars(report: "Report", totals: "Totals", seconds: float) -> dict[str, float | None]:

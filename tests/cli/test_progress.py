@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 import servers
-from germline.cli import display
+from germline.cli.output import progress
 from germline.run.loop import Ending, Moment
 from germline.run.stop import Totals
 from runs import go_on, run, small, write
@@ -77,7 +77,7 @@ def live(monkeypatch):
 
     def make(width, changes=None):
         spec = small({"stop.generations": 10, "stop.score": 9.5, **(changes or {})})
-        shown = display.Live(Path("runs/small"), spec)
+        shown = progress.Live(Path("runs/small"), spec)
         shown.console = Console(width=width, height=24, file=io.StringIO())
         return shown
 
@@ -103,7 +103,7 @@ def test_the_panel_fits_and_tells(width, live, tmp_path):
     shown.tick(Moment(6, 0, 3, 6, 100, 2, reports[-1][1].seconds, reports[-1][1].cost))
     text = drawn(shown)
     lines = text.splitlines()
-    assert {len(line) for line in lines} == {min(width, display.WIDEST)}
+    assert {len(line) for line in lines} == {min(width, progress.WIDEST)}
     words = ["3 of 10", "evaluating 3/6, 2 workers", "best", "mean", "elite", "target 9.5"]
     if width < 80:
         return
@@ -127,7 +127,7 @@ def test_a_resumed_run_shows_its_history(live, tmp_path):
 def test_the_display_is_for_terminals(monkeypatch):
     def chosen(**flags):
         flags = {"json": False, "plain": False, "quiet": False, **flags}
-        return type(display.choose(Path("run"), small(), **flags)).__name__
+        return type(progress.choose(Path("run"), small(), **flags)).__name__
 
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     monkeypatch.setenv("TERM", "xterm")
@@ -140,7 +140,7 @@ def test_the_display_is_for_terminals(monkeypatch):
 
 
 def test_a_stop_says_how_to_go_on_even_if_quiet(capsys):
-    shown = display.Quiet(Path("run"), small())
+    shown = progress.Quiet(Path("run"), small())
     shown.end(Ending("score 1 of 1", 3, Totals(3, 1, 1, 1.0, 0.0)), "Watch it.")
     assert capsys.readouterr().out == ""
     shown.end(Ending(None, 3, Totals(3, 1, 1, 1.0, 0.0)), "Go on.")
@@ -177,7 +177,7 @@ def test_in_a_real_terminal(width, tmp_path):
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             text = screen()
-            fits = widths(text) == {min(width, display.WIDEST)}
+            fits = widths(text) == {min(width, progress.WIDEST)}
             if fits and all(word in text for word in words):
                 return text
         raise AssertionError(f"{words} not in\n{text}")

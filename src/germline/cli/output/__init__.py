@@ -1,4 +1,12 @@
-"""How commands speak: lines, tables and JSON; names in them are data and steer no terminal."""
+"""How commands speak: lines, tables and JSON; names in them are data and steer no terminal.
+
+numbers      numbers, counts and times as people read them
+charts       numbers over time as text
+progress     what is seen of a run while it works
+films        episodes as files
+screens      episodes in a window, in the terminal, as lines
+tensorboard  a run for TensorBoard
+"""
 
 import os
 import sys
@@ -16,6 +24,11 @@ if TYPE_CHECKING:
 def say(text: str) -> None:
     """Print one line."""
     typer.echo(printable(text))
+
+
+def warn(text: str) -> None:
+    """Print one line beside the output, for people alone."""
+    typer.echo(f"germline: {printable(text)}", err=True)
 
 
 def say_json(value: object) -> None:

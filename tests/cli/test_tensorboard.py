@@ -9,7 +9,8 @@ from tensorboard.backend.event_processing import plugin_event_multiplexer as rea
 from tensorboard.util import tensor_util
 
 from commands import ok, refused
-from germline.cli import board, films
+from germline.cli.output import films
+from germline.cli.output import tensorboard as board
 from germline.run.store import Store
 from runs import CARTPOLE, FROSTBITE, digest, run, small, write
 

@@ -8,13 +8,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from germline.cli.charts import number
+from germline.cli.output.numbers import number
 from germline.errors import InputError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
     from PIL.ImageFont import ImageFont
 
+    from germline.files import TaskRef
     from germline.tasks.film import Shot
 
 ENDINGS = (".gif", ".mp4", ".webm", ".mov", ".mkv")
@@ -35,6 +36,16 @@ def check(option: str) -> None:
             raise InputError(
                 f"{option}: {name} is not here, add it with: pip install 'germline[video]'"
             )
+
+
+def filmable(about: "TaskRef") -> bool:
+    """Whether there is anything to be watched of a task."""
+    from germline import tasks
+    from germline.tasks.film import Filmable
+
+    task = tasks.make(about.name, about.settings)
+    task.close()
+    return isinstance(task, Filmable)
 
 
 class Film:

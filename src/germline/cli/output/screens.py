@@ -8,9 +8,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from germline.cli.charts import number
-from germline.cli.films import Film
 from germline.cli.output import is_terminal, say
+from germline.cli.output.films import Film
+from germline.cli.output.numbers import number
 from germline.errors import InputError
 
 if TYPE_CHECKING:

@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from germline.cli import costs
-from germline.cli.charts import counted, duration, number, sparkline
 from germline.cli.output import console, is_terminal, say, say_json
+from germline.cli.output.charts import sparkline
+from germline.cli.output.numbers import counted, duration, number
 from germline.errors import InputError, printable
 
 if TYPE_CHECKING:
