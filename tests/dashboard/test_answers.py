@@ -12,10 +12,10 @@ import pytest
 from msgspec.json import encode as json
 
 from germline.backends import Serial
-from germline.dashboard import lives, views
-from germline.dashboard.index import Index
+from germline.dashboard.answers import about_individual, about_run
+from germline.dashboard.answers.about_all_runs import Table, gallery
+from germline.dashboard.evaluations import Index
 from germline.dashboard.library import WAITING, Busy, Library, MissingError
-from germline.dashboard.table import Table, gallery
 from germline.errors import InputError
 from germline.run import history, loop, prune
 from germline.run import spec as specs
@@ -72,11 +72,11 @@ def test_runs_are_found_below_the_folder_by_keys_that_say_nothing(library):
 def test_a_run_itself_may_be_the_folder(made):
     library = Library(made / "ga")
     assert [library.name(key) for key in library.runs()] == ["ga"]
-    assert asked(library, "ga", views.row).generations == 6
+    assert asked(library, "ga", about_run.row).generations == 6
 
 
 def test_a_row_says_where_a_run_stands(library, made):
-    row = asked(library, "ga", views.row)
+    row = asked(library, "ga", about_run.row)
     with Store.open(made / "ga") as store:
         reports, totals, counted = store.reports(), store.totals(), store.count()
     assert (row.generations, row.frames, row.steps) == totals[:3]
@@ -86,33 +86,33 @@ def test_a_row_says_where_a_run_stands(library, made):
     assert row.champion == reports[-1].champion
     assert row.state == "finished"
     assert row.playable.startswith("This run imports games")
-    begun = asked(library, "begun", views.row)
+    begun = asked(library, "begun", about_run.row)
     assert (begun.state, begun.generations, begun.best, begun.champion) == (
         "stopped",
         0,
         None,
         None,
     )
-    assert asked(library, "</script>/seed-1", views.row).title == "small"
+    assert asked(library, "</script>/seed-1", about_run.row).title == "small"
 
 
 def test_curves_are_the_reports_and_keep_both_ends_when_thinned(library, made):
-    whole = asked(library, "ga", views.curves, 100).columns
+    whole = asked(library, "ga", about_run.curves, 100).columns
     with Store.open(made / "ga") as store:
         progress = store.progress()
     assert whole["mean"] == [report.mean for report, _ in progress]
     assert whole["seconds"] == [totals.seconds for _, totals in progress]
     took = np.diff([0, *whole["seconds"]])
     assert whole["frames_per_second"] == pytest.approx(np.diff([0, *whole["frames"]]) / took)
-    thin = asked(library, "ga", views.curves, 3).columns
+    thin = asked(library, "ga", about_run.curves, 3).columns
     assert thin["generation"] == [0, 2, 5]
     assert thin["elite"] == [progress[i][0].elite for i in (0, 2, 5)]
-    assert asked(library, "begun", views.curves, 3).columns["mean"] == []
+    assert asked(library, "begun", about_run.curves, 3).columns["mean"] == []
 
 
 @pytest.mark.parametrize("name", ["ga", "es", "brittle"])
 def test_bands_are_quantiles_of_the_population(library, made, name):
-    columns = asked(library, name, views.bands, 100).columns
+    columns = asked(library, name, about_run.bands, 100).columns
     with Store.open(made / name) as store:
         reports = store.reports()
         for place, generation in enumerate(columns["generation"]):
@@ -134,21 +134,21 @@ def test_a_population_is_everybody_who_played(library, made, name):
         expected = played(store, report.generation)
         means = fitness(store, report.generation)
     assert (report.failures > 0) == (name == "brittle")
-    found = asked(library, name, views.population, report.generation, "steps", "fitness")
+    found = asked(library, name, about_run.population, report.generation, "steps", "fitness")
     assert found.individual == [scored.id for scored in expected]
     assert found.x == [sum(scored.steps) for scored in expected]
     assert found.y == pytest.approx(means)
     assert (found.champion, found.failures) == (report.champion, report.failures)
-    numbers = asked(library, name, views.population, report.generation, "lowest", "episodes")
+    numbers = asked(library, name, about_run.population, report.generation, "lowest", "episodes")
     assert numbers.x == [min(scored.returns) for scored in expected]
     assert numbers.y == [len(scored.returns) for scored in expected]
 
 
 def test_what_is_not_finished_or_not_recorded_is_refused(library):
     with pytest.raises(MissingError, match="generation 6: is not finished"):
-        asked(library, "ga", views.population, 6, "steps", "fitness")
+        asked(library, "ga", about_run.population, 6, "steps", "fitness")
     with pytest.raises(InputError, match="height: is not recorded; there are fitness, lowest"):
-        asked(library, "ga", views.population, 0, "height", "fitness")
+        asked(library, "ga", about_run.population, 0, "height", "fitness")
 
 
 def test_behaviours_can_be_drawn(tmp_path):
@@ -156,7 +156,7 @@ def test_behaviours_can_be_drawn(tmp_path):
     spec |= {"imports": [], "policy": {"name": "mlp", "hidden": [4]}}
     run(tmp_path / "maze", small(spec))
     library = Library(tmp_path)
-    found = asked(library, "maze", views.population, 1, "behaviour.0", "behaviour.1")
+    found = asked(library, "maze", about_run.population, 1, "behaviour.0", "behaviour.1")
     with Store.open(tmp_path / "maze") as store:
         behaviours = [result.behaviour for result in store.results(1, 0)]
     assert list(zip(found.x, found.y, strict=True)) == [b[:2] for b in behaviours]
@@ -168,7 +168,7 @@ def test_a_lineage_is_that_of_the_command_line(library, made, name):
     with Store.open(made / name) as store:
         champion = store.reports()[-1].champion
         expected = history.lineage(store, champion)
-    found = asked(library, name, lives.lineage, champion[:6])
+    found = asked(library, name, about_individual.lineage, champion[:6])
     assert found.individual == champion
     for one, other in zip(found.ancestors, expected, strict=True):
         gene = other.gene
@@ -185,7 +185,7 @@ def test_branches_are_the_parents_whose_line_ended(library, made):
         ancestries = [store.ancestry(name) for name in everybody]
         known = history.standings(store.scores())
     parents = {born[-2].id: born for born in ancestries if len(born) > 1}
-    branches = asked(library, "ga", lives.lineage, champion).branches
+    branches = asked(library, "ga", about_individual.lineage, champion).branches
     assert set(branches.id) == set(parents) - line
     assert branches.id, "the run is too small to have any"
     by_id = {born[-1].id: born for born in ancestries}
@@ -204,7 +204,7 @@ def test_an_individual_has_its_genome_and_every_episode(library, made, name):
         genome = store.genome(champion)
         scored = [s for s in store.scores() if s.id == champion]
         children = [i for i in {s.id for s in store.scores()} if _parent(store, i) == champion]
-    found = asked(library, name, lives.individual, champion)
+    found = asked(library, name, about_individual.individual, champion)
     assert [(g.seed, g.sigma, g.operator) for g in found.genes] == [
         tuple(g) for g in _plain(genome)
     ]
@@ -233,18 +233,18 @@ def _parent_of(folder, name):
 def test_one_that_failed_says_why(library, made):
     with Store.open(made / "brittle") as store:
         failed = next(scored for scored in store.scores() if scored.failure)
-    found = asked(library, "brittle", lives.individual, failed.id)
+    found = asked(library, "brittle", about_individual.individual, failed.id)
     assert failed.failure in found.failure
 
 
 def test_nobody_has_an_unknown_id(library):
     for start in ("0000", "ffff0000ffff0000", "g"):
         with pytest.raises(MissingError):
-            asked(library, "ga", lives.individual, start)
+            asked(library, "ga", about_individual.individual, start)
 
 
 def test_cards_are_the_best_champions_each_once(library, made):
-    cards = asked(library, "ga", lives.cards, 2)
+    cards = asked(library, "ga", about_individual.cards, 2)
     with Store.open(made / "ga") as store:
         last = {report.champion: report.elite for report in store.reports()}
         ages = {name: len(store.genome(name).genes) for name in last}
@@ -258,11 +258,11 @@ def test_a_run_that_goes_on_is_read_on(tmp_path):
     library = Library(tmp_path)
     for generations in (2, 3, 5):
         go_on(folder, {"stop.generations": generations})
-        assert len(asked(library, "run", views.curves, 100).columns["best"]) == generations
-        columns = asked(library, "run", views.bands, 100).columns
+        assert len(asked(library, "run", about_run.curves, 100).columns["best"]) == generations
+        columns = asked(library, "run", about_run.bands, 100).columns
         assert columns["generation"] == list(range(generations))
     whole = Library(tmp_path)
-    assert asked(whole, "run", views.bands, 100).columns == columns
+    assert asked(whole, "run", about_run.bands, 100).columns == columns
 
 
 class Late(Serial):
@@ -290,7 +290,7 @@ def test_without_a_barrier_a_generation_is_what_arrived_in_it(tmp_path):
             changes = {"stop.generations": generations}
             resolved = specs.resolve(specs.read(folder / "spec.toml", changes), trust=True)
             loop.evolve(folder, resolved, backend)
-            asked(live, "run", views.bands, 100)
+            asked(live, "run", about_run.bands, 100)
     with Store.open(folder) as store:
         reports, arrivals = store.reports(), list(store.arrivals())
     ends = np.cumsum([report.evaluations for report in reports])
@@ -300,41 +300,41 @@ def test_without_a_barrier_a_generation_is_what_arrived_in_it(tmp_path):
         for arrival in arrivals[end - reports[generation].evaluations : end]
     )
     fresh = Library(tmp_path)
-    bands = asked(live, "run", views.bands, 100).columns
-    assert bands == asked(fresh, "run", views.bands, 100).columns
+    bands = asked(live, "run", about_run.bands, 100).columns
+    assert bands == asked(fresh, "run", about_run.bands, 100).columns
     assert bands["q50"] == pytest.approx([report.median for report in reports])
     for report in reports:
-        found = asked(live, "run", views.population, report.generation, "number", "fitness")
+        found = asked(live, "run", about_run.population, report.generation, "number", "fitness")
         assert np.mean(found.y) == pytest.approx(report.mean)
     champion = reports[-1].champion
     with Store.open(folder) as store:
         expected = history.lineage(store, champion)
-    line = asked(live, "run", lives.lineage, champion)
+    line = asked(live, "run", about_individual.lineage, champion)
     told = {a.id for a in arrivals[: ends[-1]]}
     assert [one.id for one in line.ancestors] == [one.id for one in expected]
     assert all(one.episodes > 0 for one in line.ancestors if one.id in told)
-    assert json(line) == json(asked(fresh, "run", lives.lineage, champion))
-    workers = asked(live, "run", views.workers)
+    assert json(line) == json(asked(fresh, "run", about_individual.lineage, champion))
+    workers = asked(live, "run", about_run.workers)
     assert sum(worker.evaluations for worker in workers.workers) == reports[-1].evaluations
 
 
 def test_of_a_pruned_run_there_are_no_parts_shown_as_wholes(tmp_path, made):
     prune.prune(made / "ga", tmp_path / "pruned", trust=True)
     library = Library(tmp_path)
-    row = asked(library, "pruned", views.row)
+    row = asked(library, "pruned", about_run.row)
     assert (row.pruned, row.generations) == (6, 6)
-    assert len(asked(library, "pruned", views.curves, 100).columns["mean"]) == 6
-    assert asked(library, "pruned", views.bands, 100).columns["generation"] == []
-    assert asked(library, "pruned", views.workers).workers == []
+    assert len(asked(library, "pruned", about_run.curves, 100).columns["mean"]) == 6
+    assert asked(library, "pruned", about_run.bands, 100).columns["generation"] == []
+    assert asked(library, "pruned", about_run.workers).workers == []
     with pytest.raises(MissingError, match="only a part of it was kept by prune"):
-        asked(library, "pruned", views.population, 5, "steps", "fitness")
-    assert asked(library, "pruned", lives.individual, row.champion).id == row.champion
+        asked(library, "pruned", about_run.population, 5, "steps", "fitness")
+    assert asked(library, "pruned", about_individual.individual, row.champion).id == row.champion
 
 
 def test_of_a_huge_population_some_are_shown(library, monkeypatch):
-    whole = asked(library, "ga", views.population, 3, "number", "fitness")
-    monkeypatch.setattr(views, "MAX_POINTS", 4)
-    some = asked(library, "ga", views.population, 3, "number", "fitness")
+    whole = asked(library, "ga", about_run.population, 3, "number", "fitness")
+    monkeypatch.setattr(about_run, "MAX_POINTS", 4)
+    some = asked(library, "ga", about_run.population, 3, "number", "fitness")
     assert (len(some.x), some.evaluations) == (3, whole.evaluations)
     assert some.x == whole.x[::2]
 
@@ -345,18 +345,18 @@ def test_an_older_copy_of_a_run_is_read_anew(tmp_path):
     shutil.copytree(folder, tmp_path / ".before")
     go_on(folder, {"stop.generations": 4})
     library = Library(tmp_path)
-    assert asked(library, "run", views.row).generations == 4
+    assert asked(library, "run", about_run.row).generations == 4
     shutil.rmtree(folder)
     (tmp_path / ".before").rename(folder)
-    assert asked(library, "run", views.row).generations == 2
-    assert asked(library, "run", views.bands, 9).columns["generation"] == [0, 1]
+    assert asked(library, "run", about_run.row).generations == 2
+    assert asked(library, "run", about_run.bands, 9).columns["generation"] == [0, 1]
 
 
 def test_calls_about_one_run_do_not_pile_up(library):
     key = key_of(library, "ga")
     with ThreadPoolExecutor(WAITING) as pool, library.open(key):
         # One has it open, all but one others wait, and one more is sent away.
-        calls = [pool.submit(asked, library, "ga", views.row) for _ in range(WAITING)]
+        calls = [pool.submit(asked, library, "ga", about_run.row) for _ in range(WAITING)]
         done, _ = wait(calls, 60, FIRST_COMPLETED)
         assert [type(call.exception()) for call in done] == [Busy]
         row = Table(library)._row(key)
@@ -414,34 +414,34 @@ def test_the_gallery_has_the_best_of_every_task_first(library):
 def test_another_run_in_the_same_folder_is_another(tmp_path):
     run(tmp_path / "run", small())
     library = Library(tmp_path)
-    before = asked(library, "run", views.bands, 100)
+    before = asked(library, "run", about_run.bands, 100)
     shutil.rmtree(tmp_path / "run")
     run(tmp_path / "run", small({"seed": 8}))
-    after = asked(library, "run", views.bands, 100)
+    after = asked(library, "run", about_run.bands, 100)
     assert after.columns["q50"] != before.columns["q50"]
-    assert after == asked(Library(tmp_path), "run", views.bands, 100)
+    assert after == asked(Library(tmp_path), "run", about_run.bands, 100)
 
 
 def test_pieces_of_an_index_are_the_whole(library, monkeypatch):
-    champion = asked(library, "ga", views.row).champion
-    whole = asked(library, "ga", lives.lineage, champion)
-    bands = asked(library, "ga", views.bands, 100)
-    monkeypatch.setattr("germline.dashboard.index.PIECE", 5)
-    monkeypatch.setattr("germline.dashboard.index.PATIENCE", 0)
+    champion = asked(library, "ga", about_run.row).champion
+    whole = asked(library, "ga", about_individual.lineage, champion)
+    bands = asked(library, "ga", about_run.bands, 100)
+    monkeypatch.setattr("germline.dashboard.evaluations.PIECE", 5)
+    monkeypatch.setattr("germline.dashboard.evaluations.PATIENCE", 0)
     other = Library(library.folder)
     with other.open(key_of(other, "ga")) as view:
-        first = lives.lineage(view, champion)
+        first = about_individual.lineage(view, champion)
     assert 0 < first.read < 1
     assert [a.id for a in first.ancestors] == [a.id for a in whole.ancestors]
-    assert asked(other, "ga", views.bands, 100) == bands
-    assert json(asked(other, "ga", lives.lineage, champion)) == json(whole)
+    assert asked(other, "ga", about_run.bands, 100) == bands
+    assert json(asked(other, "ga", about_individual.lineage, champion)) == json(whole)
 
 
 def test_indices_of_runs_not_looked_at_lately_make_room(made, monkeypatch):
     library = Library(made)
-    asked(library, "ga", views.bands, 100)
+    asked(library, "ga", about_run.bands, 100)
     monkeypatch.setattr("germline.dashboard.library.KEPT", 0)
-    asked(library, "es", views.bands, 100)
+    asked(library, "es", about_run.bands, 100)
     assert library._pasts[key_of(library, "ga")].index.size == 0
     assert library._pasts[key_of(library, "es")].index.size > 0
 
@@ -458,9 +458,9 @@ def test_an_index_of_nothing_knows_nobody():
 def test_an_old_store_is_read(tmp_path):
     golden_store(tmp_path)
     library = Library(tmp_path)
-    row = asked(library, "old", views.row)
+    row = asked(library, "old", about_run.row)
     assert row.generations > 0
-    found = asked(library, "old", lives.individual, row.champion)
+    found = asked(library, "old", about_individual.individual, row.champion)
     assert {episode.end for episode in found.episodes} == {""}
 
 
@@ -471,8 +471,8 @@ def test_a_damaged_run_does_not_hide_the_others(made, tmp_path):
     library = Library(tmp_path)
     assert [library.name(key) for key in library.runs()] == ["bad", "ga"]
     with pytest.raises(InputError, match="cannot be read"):
-        asked(library, "bad", views.row)
-    assert asked(library, "ga", views.row).generations == 6
+        asked(library, "bad", about_run.row)
+    assert asked(library, "ga", about_run.row).generations == 6
 
 
 @pytest.mark.parametrize("part", ["run.db", "spec.toml", "blobs", ""])

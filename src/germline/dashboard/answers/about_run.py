@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from germline.dashboard import answers
-from germline.dashboard.answers import Numbers
-from germline.dashboard.index import QUANTILES
+from germline.dashboard.answers import schema
+from germline.dashboard.answers.schema import Numbers
+from germline.dashboard.evaluations import QUANTILES
 from germline.dashboard.library import View
 from germline.errors import InputError
 from germline.run import columns, outline
@@ -20,17 +20,17 @@ _SOMETIMES = ("novelty", "archive", "reward_weight", "cap")
 _SUMMED = ("frames", "steps", "seconds", "cost")
 
 
-def row(view: View) -> answers.Row:
+def row(view: View) -> schema.Row:
     """The run's line in the table."""
-    return answers.Row(**_facts(view))
+    return schema.Row(**_facts(view))
 
 
-def run(view: View) -> answers.Run:
+def run(view: View) -> schema.Run:
     """The run with its spec and its sessions."""
     facts = _facts(view)  # which refuses a spec that is none
     text = (view.store.folder / "spec.toml").read_text(errors="replace")
-    sessions = [answers.Session(*session) for session in view.store.worked()]
-    return answers.Run(**facts, spec=text, sessions=sessions)
+    sessions = [schema.Session(*session) for session in view.store.worked()]
+    return schema.Run(**facts, spec=text, sessions=sessions)
 
 
 def _facts(view: View) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def unplayable(spec: specs.Spec) -> str | None:
     return None
 
 
-def curves(view: View, points: int) -> answers.Curves:
+def curves(view: View, points: int) -> schema.Curves:
     """What every generation came to, evenly thinned to so many."""
     progress = view.progress
     picked = thinned(len(progress), points)
@@ -90,10 +90,10 @@ def curves(view: View, points: int) -> answers.Curves:
     found["frames_per_second"] = _rates([t.frames for t in totals], found["seconds"])
     played = evaluations[picked].tolist() if picked else []
     found["evaluations_per_second"] = _rates(played, found["seconds"])
-    return answers.Curves(len(progress), found)
+    return schema.Curves(len(progress), found)
 
 
-def bands(view: View, points: int) -> answers.Bands:
+def bands(view: View, points: int) -> schema.Bands:
     """Quantiles of the fitness in some generations, as far as they were read."""
     read = view.read()
     some = thinned(len(view.progress), points)
@@ -101,13 +101,13 @@ def bands(view: View, points: int) -> answers.Bands:
     found: dict[str, Numbers] = {"generation": list(map(float, known))}
     for place, quantile in enumerate(QUANTILES):
         found[f"q{round(100 * quantile):02}"] = [values[place] for values in known.values()]
-    return answers.Bands(read, found)
+    return schema.Bands(read, found)
 
 
-def workers(view: View) -> answers.Workers:
+def workers(view: View) -> schema.Workers:
     """Who worked at the last finished generation."""
     if len(view.progress) <= view.whole:
-        return answers.Workers(None, 0, [])
+        return schema.Workers(None, 0, [])
     last = view.progress[-1][0]
     where, values = view.finished.part(last.generation)
     rows = view.store.rows(
@@ -117,13 +117,13 @@ def workers(view: View) -> answers.Workers:
     )
     texts = view.store.texts
     found = [
-        answers.Worker(texts.get(worker, ""), count, busy / count, busy)
+        schema.Worker(texts.get(worker, ""), count, busy / count, busy)
         for worker, count, busy in rows
     ]
-    return answers.Workers(last.generation, last.failures, sorted(found, key=lambda w: w.name))
+    return schema.Workers(last.generation, last.failures, sorted(found, key=lambda w: w.name))
 
 
-def population(view: View, generation: int, x: str, y: str) -> answers.Population:
+def population(view: View, generation: int, x: str, y: str) -> schema.Population:
     """Two numbers of everybody who played in a finished generation; of very many, of some."""
     report = view.report(generation)
     names = columns.names(view.store, view.finished, generation)
@@ -131,7 +131,7 @@ def population(view: View, generation: int, x: str, y: str) -> answers.Populatio
         if name not in names:
             raise InputError(f"{name[:40]}: is not recorded; there are {', '.join(names[:12])}")
     found = columns.population(view.store, view.finished, generation, [x, y], MAX_POINTS)
-    return answers.Population(
+    return schema.Population(
         generation,
         report.evaluations,
         report.failures,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from germline.dashboard import answers, views
+from germline.dashboard.answers import about_run, schema
 from germline.dashboard.library import MissingError, View
 from germline.errors import InputError
 from germline.genome import Birth, Gene, Snapshot
@@ -18,7 +18,7 @@ MAX_EPISODES = 1_000  # of an individual that are listed
 MAX_BRANCHES = 5_000
 
 
-def lineage(view: View, start: str) -> answers.Lineage:
+def lineage(view: View, start: str) -> schema.Lineage:
     """From the root to an individual, with what each gene brought, and the branches that died."""
     name = find(view, start)
     read = view.read()
@@ -27,7 +27,7 @@ def lineage(view: View, start: str) -> answers.Lineage:
     means = [None if math.isnan(mean) else mean for mean in known.mean.tolist()]
     steps = history.gains(zip(line, known.episodes.tolist(), means, strict=True))
     ancestors = [
-        answers.Ancestor(
+        schema.Ancestor(
             step.id,
             step.generation,
             step.gene.seed if step.gene else None,
@@ -40,11 +40,11 @@ def lineage(view: View, start: str) -> answers.Lineage:
         for step in steps
     ]
     # Branches change with everybody who is read, so they come last.
-    branches = _branches(view, line) if read == 1 else answers.Branches([], [], [], [], [], [])
-    return answers.Lineage(name, read, ancestors, branches)
+    branches = _branches(view, line) if read == 1 else schema.Branches([], [], [], [], [], [])
+    return schema.Lineage(name, read, ancestors, branches)
 
 
-def _branches(view: View, line: Sequence[Born]) -> answers.Branches:
+def _branches(view: View, line: Sequence[Born]) -> schema.Branches:
     """Others who had children; of too many, those of the last generations."""
     parents = view.index.parents()
     on_line = columns.signed([born.id for born in line])
@@ -63,7 +63,7 @@ def _branches(view: View, line: Sequence[Born]) -> answers.Branches:
     before_generation[born] = before.generation[at[born]]
     before_mean[born] = before.mean[at[born]]
     names = columns.ids(parent)
-    return answers.Branches(
+    return schema.Branches(
         columns.ids(individual),
         generation.tolist(),
         mean.tolist(),
@@ -73,7 +73,7 @@ def _branches(view: View, line: Sequence[Born]) -> answers.Branches:
     )
 
 
-def individual(view: View, start: str) -> answers.Individual:
+def individual(view: View, start: str) -> schema.Individual:
     """Somebody who lived: the genome, and every episode played in the run."""
     name = find(view, start)
     read = view.read()
@@ -88,13 +88,13 @@ def individual(view: View, start: str) -> answers.Individual:
     played = [result for result in results if isinstance(result, Evaluation)]
     scores = [value for result in played for value in result.returns]
     failures = [result.reason for result in results if isinstance(result, Failure)]
-    return answers.Individual(
+    return schema.Individual(
         name,
         born,
         line[-2].id if len(line) > 1 else None,
         _root(line[0].origin),
         [
-            answers.Gene(step.id, step.generation, gene.seed, gene.sigma, gene.operator)
+            schema.Gene(step.id, step.generation, gene.seed, gene.sigma, gene.operator)
             for step in line[1:]
             if isinstance(gene := step.origin, Gene)
         ],
@@ -103,34 +103,34 @@ def individual(view: View, start: str) -> answers.Individual:
         failures[0] if failures else None,
         view.index.children(who),
         read,
-        views.unplayable(specs.read(view.store.folder / "spec.toml")),
+        about_run.unplayable(specs.read(view.store.folder / "spec.toml")),
     )
 
 
-def _root(origin: object) -> answers.Root:
+def _root(origin: object) -> schema.Root:
     if isinstance(origin, Birth):
-        return answers.Root("birth", seed=origin.seed)
+        return schema.Root("birth", seed=origin.seed)
     assert isinstance(origin, Snapshot)
-    return answers.Root("snapshot", sha256=origin.sha256)
+    return schema.Root("snapshot", sha256=origin.sha256)
 
 
-def _episodes(result: Evaluation) -> list[answers.Episode]:
+def _episodes(result: Evaluation) -> list[schema.Episode]:
     """The episodes of an evaluation; old stores do not say how they ended."""
     _, generation, phase, number = result.key
     ends = result.ends or [""] * len(result.returns)
     return [
-        answers.Episode(generation, phase, number, *played)
+        schema.Episode(generation, phase, number, *played)
         for played in zip(result.returns, result.steps, result.frames, ends, strict=True)
     ]
 
 
-def cards(view: View, count: int) -> list[answers.Card]:
+def cards(view: View, count: int) -> list[schema.Card]:
     """The best champions of a run, each once, with the score it was last chosen by."""
     spec = specs.read(view.store.folder / "spec.toml")
     champions = {report.champion: report for report, _ in view.progress}
     best = sorted(champions.values(), key=lambda report: -report.elite)[:count]
     return [
-        answers.Card(
+        schema.Card(
             view.key,
             view.name,
             spec.name,
@@ -140,7 +140,7 @@ def cards(view: View, count: int) -> list[answers.Card]:
             view.store.generation_of(report.champion),
             report.elite,
             view.store.age(report.champion),
-            views.unplayable(spec),
+            about_run.unplayable(spec),
         )
         for report in best
     ]

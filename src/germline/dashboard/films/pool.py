@@ -10,10 +10,10 @@ from collections import OrderedDict, deque
 from pathlib import Path
 from weakref import WeakSet
 
-from germline.dashboard.booth import CLOSED, Booth, Job
+from germline.dashboard.films.messages import PICTURES, Digest, Export, Film, Genome, Weights
+from germline.dashboard.films.reel import Reader, Reel
+from germline.dashboard.films.supervisor import CLOSED, Job, Supervisor
 from germline.dashboard.library import Busy
-from germline.dashboard.reels import Reader, Reel
-from germline.dashboard.requests import PICTURES, Digest, Export, Film, Genome, Weights
 from germline.errors import InputError
 
 WALL = 120.0  # seconds that a request may take
@@ -43,14 +43,15 @@ class Players:
         self._times: deque[float] = deque(maxlen=per_minute)
         self._kept: OrderedDict[tuple[str, str, int, int], Reel] = OrderedDict()
         self._reels: WeakSet[Reel] = WeakSet()
-        self._booths = [Booth(self, warm=number == 0) for number in range(count)]
-        for booth in self._booths:
-            booth.start()
+        self._supervisors = [Supervisor(self, warm=number == 0) for number in range(count)]
+        for supervisor in self._supervisors:
+            supervisor.start()
 
     @property
     def pids(self) -> list[int]:
         """The processes of the players."""
-        return [booth.player.process.pid for booth in self._booths if booth.player is not None]
+        players = (supervisor.player for supervisor in self._supervisors)
+        return [player.process.pid for player in players if player is not None]
 
     def film(
         self, folder: Path, name: str, seed: int = 0, pictures: int = PICTURES, run: str = ""
@@ -115,11 +116,11 @@ class Players:
                 job.fail(CLOSED)
             self._jobs.clear()
             self._changed.notify_all()
-        for booth in self._booths:
-            if (player := booth.player) is not None:
+        for supervisor in self._supervisors:
+            if (player := supervisor.player) is not None:
                 player.process.kill()
-        for booth in self._booths:
-            booth.join()
+        for supervisor in self._supervisors:
+            supervisor.join()
 
     def __enter__(self) -> "Players":
         return self
@@ -145,12 +146,12 @@ class Players:
         self._changed.notify_all()
         return job
 
-    def next_for(self, booth: Booth) -> Job | None:
-        """The next job for a booth; one without a player leaves it to one that has an idle one."""
+    def next_for(self, supervisor: Supervisor) -> Job | None:
+        """The next job; who has no player yet leaves it to one whose player is idle."""
 
         def mine() -> bool:
-            others = any(b.idle and b.staffed for b in self._booths if b is not booth)
-            return bool(self._jobs) and (booth.staffed or not others)
+            others = any(s.idle and s.staffed for s in self._supervisors if s is not supervisor)
+            return bool(self._jobs) and (supervisor.staffed or not others)
 
         with self._changed:
             while True:
@@ -159,17 +160,17 @@ class Players:
                     return None
                 job = self._jobs.popleft()
                 if not job.unwanted:
-                    booth.idle = False
+                    supervisor.idle = False
                     # Others may have left it to this one, and are to look at the next.
                     self._changed.notify_all()
                     return job
                 self._unfinished -= 1
                 self._files -= job.is_file
 
-    def finished(self, booth: Booth, job: Job) -> None:
-        """A booth is done with a job, and free for the next."""
+    def finished(self, supervisor: Supervisor, job: Job) -> None:
+        """A supervisor is done with a job, and free for the next."""
         with self._changed:
-            booth.idle = True
+            supervisor.idle = True
             self._unfinished -= 1
             self._files -= job.is_file
             self._changed.notify_all()

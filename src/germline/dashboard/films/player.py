@@ -17,13 +17,22 @@ from typing import TYPE_CHECKING, Any
 
 from germline import child
 from germline import device as devices
-from germline.dashboard import requests
-from germline.dashboard.requests import Digest, Export, Film, Genome, Part, Ready, Refusal, Stop
-from germline.dashboard.requests import Weights as WeightsOf
+from germline.dashboard.films import messages
+from germline.dashboard.films.messages import (
+    Digest,
+    Export,
+    Film,
+    Genome,
+    Part,
+    Ready,
+    Refusal,
+    Stop,
+)
+from germline.dashboard.films.messages import Weights as WeightsOf
 from germline.errors import InputError, printable, shorten
 
 if TYPE_CHECKING:
-    from germline.dashboard.pictures import Pictures
+    from germline.dashboard.films.pictures import Pictures
     from germline.evaluate import Evaluator
     from germline.files import GenomeFile
     from germline.tasks.film import Shot
@@ -50,16 +59,16 @@ def main(descriptor: int, parent: int) -> None:
 
 def _serve(server: Connection) -> None:
     pictures = _warm()
-    server.send_bytes(requests.encode(Ready()))
+    server.send_bytes(messages.encode(Ready()))
     # What libraries print may hold what an uploaded file says, down to codes that steer terminals.
     with Path(os.devnull).open("w") as nowhere:
         os.dup2(nowhere.fileno(), 2)
     while True:
-        request = requests.decode_request(server.recv_bytes())
+        request = messages.decode_request(server.recv_bytes())
         if isinstance(request, Film):
             _Play(request, server, pictures).film()
         elif not isinstance(request, Stop):
-            server.send_bytes(requests.encode(_answer(request)))
+            server.send_bytes(messages.encode(_answer(request)))
 
 
 def _warm() -> "Pictures":
@@ -70,7 +79,7 @@ def _warm() -> "Pictures":
     import germline.run.loop
     import germline.run.score  # noqa: F401
     from germline import policies
-    from germline.dashboard.pictures import Pictures
+    from germline.dashboard.films.pictures import Pictures
 
     with contextlib.suppress(ImportError):
         import pygame  # noqa: F401
@@ -189,13 +198,13 @@ class _Play:
             # The evaluator's own decoder, which then has the parent at hand.
             digest = blobs.weights_hash(evaluator.decoder.decode(genome))
             count = evaluator.decoder.layout.size
-            self._send(requests.record(facts | {"digest": digest, "weights": count}))
+            self._send(messages.record(facts | {"digest": digest, "weights": count}))
 
         return begun
 
     def _show(self, shot: "Shot") -> None:
         if self.server.poll(0):
-            stop = requests.decode_request(self.server.recv_bytes())
+            stop = messages.decode_request(self.server.recv_bytes())
             self.lasting = False
             raise _CutError(stop.why if isinstance(stop, Stop) else "something else was asked for")
         if self.shots >= self.request.pictures:
@@ -214,18 +223,18 @@ class _Play:
             "end": shot.end,
             "pace": shot.pace,
         }
-        self._send(requests.record(header, picture))
+        self._send(messages.record(header, picture))
 
     def _failed(self, detail: str) -> bytes:
         self.lasting = False
-        return requests.error(detail)
+        return messages.error(detail)
 
     def _send(self, data: bytes, *, last: bool = False, lasting: bool = False) -> None:
-        self.server.send_bytes(requests.encode(Part(data, last, lasting)))
+        self.server.send_bytes(messages.encode(Part(data, last, lasting)))
 
 
 def _end(score: float, steps: int, cut: str | None) -> bytes:
-    return requests.record({"kind": "end", "score": score, "steps": steps, "cut": cut})
+    return messages.record({"kind": "end", "score": score, "steps": steps, "cut": cut})
 
 
 def _check_sent(file: "GenomeFile") -> None:

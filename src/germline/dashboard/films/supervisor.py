@@ -1,4 +1,4 @@
-"""Where films are made: a thread with a player of its own, which it watches and replaces."""
+"""Who looks after a player: a thread that starts it, asks it, watches it and replaces it."""
 
 import contextlib
 import os
@@ -13,9 +13,8 @@ import msgspec
 
 from germline import child, compiled
 from germline.backends.processes import WORKER, without_secrets
-from germline.dashboard import requests
-from germline.dashboard.reels import Reel
-from germline.dashboard.requests import (
+from germline.dashboard.films import messages
+from germline.dashboard.films.messages import (
     Answer,
     Digest,
     Export,
@@ -27,10 +26,11 @@ from germline.dashboard.requests import (
     Stop,
     Weights,
 )
+from germline.dashboard.films.reel import Reel
 from germline.errors import InputError
 
 if TYPE_CHECKING:
-    from germline.dashboard.films import Players
+    from germline.dashboard.films.pool import Players
 
 STARTING = 120.0  # seconds until a new player is ready
 GRACE = 3.0  # seconds that a player has to stop
@@ -51,7 +51,7 @@ class Player:
             **compiled.single_threaded(),
             **own,
         }
-        self.process, self.pipe = child.start("germline.dashboard.player", environment)
+        self.process, self.pipe = child.start("germline.dashboard.films.player", environment)
         self.ready = False
 
     @property
@@ -70,13 +70,13 @@ class Player:
 
     def ask(self, request: Request) -> None:
         """Send a request."""
-        self.pipe.send_bytes(requests.encode(request))
+        self.pipe.send_bytes(messages.encode(request))
 
     def hear(self, seconds: float) -> Answer | None:
         """The next answer, if there is one by then; EOFError or OSError if it is gone."""
         if not self.pipe.poll(seconds):
             return None
-        return requests.decode_answer(self.pipe.recv_bytes())
+        return messages.decode_answer(self.pipe.recv_bytes())
 
     def end(self) -> int:
         """Kill it and clean up; give its exit code."""
@@ -111,12 +111,12 @@ class Job:
 
     def fail(self, detail: str) -> None:
         """Say why there is nothing, or nothing more."""
-        self.reel.add(requests.error(detail), last=True)
+        self.reel.add(messages.error(detail), last=True)
         if not self.answer.done():
             self.answer.set_exception(InputError(detail))
 
 
-class Booth(threading.Thread):
+class Supervisor(threading.Thread):
     """Does one job after another with a player of its own.
 
     Players are started by this thread alone: Linux ends them with the thread that started them.
