@@ -20,7 +20,7 @@ from germline.errors import InputError
 from germline.run.store import Store
 from runs import CARTPOLE, run, small, write
 
-TESTS = Path(__file__).parent.parent
+SUPPORT = Path(__file__).parent.parent / "support"
 COMMAND = [sys.executable, "-m", "germline"]
 
 DAMAGE = {
@@ -97,7 +97,7 @@ def call(*command, folder, **environment):
     return subprocess.run(
         command,
         cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(TESTS), **environment},
+        env=os.environ | {"PYTHONPATH": str(SUPPORT), **environment},
         capture_output=True,
         text=True,
         check=False,
@@ -149,7 +149,7 @@ def test_an_evaluation_is_stopped(workers, tmp_path):
     with subprocess.Popen(
         [*command, "--workers", str(workers)],
         cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(TESTS), "NOTES": str(notes)},
+        env=os.environ | {"PYTHONPATH": str(SUPPORT), "NOTES": str(notes)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -17,7 +17,7 @@ from germline.run.loop import Ending, Moment
 from germline.run.stop import Totals
 from runs import go_on, run, small, write
 
-TESTS = Path(__file__).parent.parent
+SUPPORT = Path(__file__).parent.parent / "support"
 CONTROL = [chr(code) for code in [*range(32), 127, *range(128, 160)] if chr(code) != "\n"]
 
 
@@ -31,7 +31,7 @@ def train(tmp_path):
             [sys.executable, "-m", "germline", "train", "spec.toml", "--trust", *arguments],
             cwd=tmp_path,
             env=os.environ
-            | {"PYTHONPATH": str(TESTS), "FORCE_COLOR": "", "TERM": "xterm-256color"},
+            | {"PYTHONPATH": str(SUPPORT), "FORCE_COLOR": "", "TERM": "xterm-256color"},
             capture_output=True,
             text=True,
             check=True,
@@ -158,7 +158,7 @@ def test_in_a_real_terminal(width, tmp_path):
     # COLUMNS would speak of the terminal that the tests were started from.
     outside = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES")}
     environment = outside | {
-        "PYTHONPATH": str(TESTS),
+        "PYTHONPATH": str(SUPPORT),
         "NOTES": str(tmp_path / "notes"),
         "LC_ALL": "C.UTF-8",
     }

@@ -22,7 +22,7 @@ from germline.run.store import Store
 from runs import digest, run, small, write
 from servers import free_port
 
-TESTS = Path(__file__).parent.parent
+SUPPORT = Path(__file__).parent.parent / "support"
 COMMAND = [sys.executable, "-m", "germline", "sweep"]
 SWEEP = """
 name = "mine"
@@ -188,7 +188,7 @@ def program(here):
     started = []
 
     def call(*arguments, **options):
-        environment = os.environ | {"PYTHONPATH": str(TESTS), "NOTES": str(here / "notes")}
+        environment = os.environ | {"PYTHONPATH": str(SUPPORT), "NOTES": str(here / "notes")}
         process = subprocess.Popen(
             [*COMMAND, *map(str, arguments)],
             cwd=here,

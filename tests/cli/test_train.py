@@ -13,14 +13,14 @@ from germline.api import Run
 from germline.run.store import Store
 from runs import CARTPOLE, digest, run, small, write
 
-TESTS = Path(__file__).parent.parent
+SUPPORT = Path(__file__).parent.parent / "support"
 COMMAND = [sys.executable, "-m", "germline"]
 
 
 @pytest.fixture
 def environment(tmp_path):
     """Where `games` can be imported, and its notes written."""
-    return os.environ | {"PYTHONPATH": str(TESTS), "NOTES": str(tmp_path / "notes")}
+    return os.environ | {"PYTHONPATH": str(SUPPORT), "NOTES": str(tmp_path / "notes")}
 
 
 @pytest.fixture

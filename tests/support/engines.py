@@ -24,9 +24,9 @@ from germline.address import Address
 from germline.backends import Processes, Serial
 from germline.run import loop
 from germline.run.store import Store
-from nodes import RayCluster, children
+from ray_cluster import RayCluster, children
 
-TESTS = Path(__file__).parent
+SUPPORT = Path(__file__).parent
 PATIENCE = 60  # seconds, on a machine that is busy with other tests
 LEASE = 3.0  # seconds after which a frozen host is given up
 
@@ -54,7 +54,7 @@ class Host:
         words = ["--processes", str(processes), "--trust", *options, *(["--quiet"] * quiet)]
         self.process = subprocess.Popen(
             [sys.executable, "-m", "germline", "worker", *words],
-            env={**os.environ, **secrets, "PYTHONPATH": str(TESTS), "GERMLINE_URL": url},
+            env={**os.environ, **secrets, "PYTHONPATH": str(SUPPORT), "GERMLINE_URL": url},
             stderr=subprocess.PIPE if not quiet else None,
             text=True,
         )
@@ -152,7 +152,7 @@ class OfProcesses(Engine):
 class OfTogether(Engine):
     """The engine of accelerators on a processor, which no option asks for."""
 
-    program = (str(TESTS / "together.py"),)
+    program = (str(SUPPORT / "together.py"),)
 
     def backend(self):
         return Processes(2, trust=True, together=True, slots=4)
@@ -475,7 +475,7 @@ def master(folder, engine):
             *(sys.executable, *engine.program, "resume", str(folder), "--trust", "--quiet"),
             *("--backend", *engine.option()),
         ],
-        env={**os.environ, "PYTHONPATH": str(TESTS)},
+        env={**os.environ, "PYTHONPATH": str(SUPPORT)},
     )
     engine.masters.append(made)
     return made

@@ -13,10 +13,10 @@ import sys
 import time
 from pathlib import Path
 
-TESTS = Path(__file__).parent
+SUPPORT = Path(__file__).parent
 MEMORY = 80 * 2**20  # bytes of shared memory per node, about the least there can be
 SETTINGS = {
-    "PYTHONPATH": str(TESTS),
+    "PYTHONPATH": str(SUPPORT),
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # loopback only
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_AUTH_MODE": "token",

@@ -95,4 +95,5 @@ def after(count):
 
 def golden_store(folder):
     """A copy of the store that version 1 wrote."""
-    return Path(shutil.copytree(Path(__file__).parent / "golden" / "store-1", folder / "old"))
+    golden = Path(__file__).parent.parent / "golden"
+    return Path(shutil.copytree(golden / "store-1", folder / "old"))

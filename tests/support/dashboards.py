@@ -7,7 +7,7 @@ import sys
 from contextlib import contextmanager
 from pathlib import Path
 
-TLS = Path(__file__).parent / "golden" / "tls"
+TLS = Path(__file__).parent.parent / "golden" / "tls"
 
 
 @contextmanager
