@@ -3,11 +3,11 @@
 A command is in the file of its name; `eval` and `import`, which are words of Python, are in
 `evaluate` and `imports`:
 
-    train, resume, fork, reproduce, sweep, worker, status           evolve
-    slurm, deploy                                                   on clusters
-    show, runs, dashboard, play, record, evaluate, digest           look
-    presets, envs, doctor                                           find
-    prune, export, genome, imports                                  keep
+    train, resume, fork, reproduce, sweep, worker, status   evolve
+    slurm, deploy                                           on clusters
+    show, runs, dashboard, play, record, evaluate, digest   look
+    presets, envs, doctor                                   find
+    prune, export, genome, imports                          keep
 
 What they share:
 

@@ -1,7 +1,7 @@
 """What several commands read in the same way, and how their process is set up for it.
 
 completion  what a shell offers where a name is expected
-individual  GENOME or RUN or RUN:ID, as people write it
+individual  who is meant by GENOME or RUN or RUN:ID, and what it is to play
 """
 
 import os

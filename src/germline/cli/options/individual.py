@@ -1,4 +1,4 @@
-"""GENOME or RUN or RUN:ID, as people write it."""
+"""Who is meant by GENOME or RUN or RUN:ID, and what it is to play."""
 
 from collections.abc import Sequence
 from pathlib import Path
