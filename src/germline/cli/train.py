@@ -129,7 +129,7 @@ def board_of(
 def evolve(
     folder: Path,
     resolved: "Resolved",
-    shown: progress.Display,
+    shown: progress.Quiet,
     trust: bool,
     caught: list[int],
     boarded: board.Board | None,
@@ -165,7 +165,7 @@ def end(
     ending: "Ending",
     folder: Path,
     resolved: "Resolved",
-    shown: progress.Display,
+    shown: progress.Quiet,
     trust: bool,
     caught: list[int],
 ) -> None:

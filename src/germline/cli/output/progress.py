@@ -2,7 +2,7 @@
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from germline.cli import costs
 from germline.cli.output import console, is_terminal, say, say_json
@@ -22,28 +22,11 @@ if TYPE_CHECKING:
 NARROWEST, WIDEST = 50, 120  # columns of the panel
 
 
-class Display(Protocol):
-    """Shows a run; a context manager around the time it works."""
-
-    def __enter__(self) -> "Display": ...
-
-    def __exit__(self, *_: object) -> None: ...
-
-    def begin(self, history: "list[tuple[Report, Totals]]") -> None:
-        """The run begins, or goes on after what is in its history."""
-
-    def tick(self, moment: "Moment") -> None:
-        """Something came in."""
-
-    def generation(self, report: "Report", totals: "Totals") -> None:
-        """A generation is complete."""
-
-    def end(self, ending: "Ending", advice: str) -> None:
-        """The session is over; the advice says what can be done next."""
-
-
 class Quiet:
-    """Shows nothing but how to go on after a signal."""
+    """Shows nothing but how to go on after a signal; a context manager around the work.
+
+    The others are this one, and show more.
+    """
 
     def __init__(self, folder: Path, spec: "Spec") -> None:
         from germline.run.cost import Pace
@@ -59,16 +42,16 @@ class Quiet:
         return None
 
     def begin(self, history: "list[tuple[Report, Totals]]") -> None:
-        """Nothing."""
+        """The run begins, or goes on after what is in its history."""
 
     def tick(self, moment: "Moment") -> None:
-        """Nothing."""
+        """Something came in."""
 
     def generation(self, report: "Report", totals: "Totals") -> None:
-        """Nothing."""
+        """A generation is complete."""
 
     def end(self, ending: "Ending", advice: str) -> None:
-        """Nothing, unless there is something to go on with."""
+        """The session is over; the advice says what can be done next."""
         if ending.reason is None:
             say(self._ending(ending, advice))
 
@@ -288,9 +271,7 @@ def title(spec: "Spec") -> str:
     return f"{spec.name} · {outline.subject(spec.task)} · {algorithm} · seed {spec.seed}"
 
 
-def choose(
-    folder: Path, spec: "Spec", *, json: bool, plain: bool, quiet: bool
-) -> "Quiet | Plain | Json | Live":
+def choose(folder: Path, spec: "Spec", *, json: bool, plain: bool, quiet: bool) -> Quiet:
     """The display that was asked for; if none was, live on a terminal and plain elsewhere."""
     if json:
         return Json(folder, spec)
