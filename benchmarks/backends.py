@@ -23,7 +23,8 @@ from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))  # for servers, private ports
+# For servers, private ports.
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 
 import grpc
 import grpc.aio
@@ -324,7 +325,7 @@ def be_raw_ray(count: int, size: int) -> None:
 @contextlib.contextmanager
 def ray_cluster() -> Iterator[None]:
     """A cluster whose hosts have processes that evaluate nothing."""
-    from nodes import RayCluster
+    from ray_cluster import RayCluster
 
     patch = f"from germline.backends import processes\nprocesses.PROGRAM = {IDLE_PROGRAM!r}\n"
     with tempfile.TemporaryDirectory() as folder:

@@ -13,7 +13,8 @@ import tempfile
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))  # for engines and their servers
+# For engines and their servers.
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 os.environ["PYTHONPATH"] = sys.path[0]
 
 import engines

@@ -11,8 +11,6 @@ from germline import InputError, api
 from networks import patient
 from runs import SMALL, run, small
 
-TESTS = Path(__file__).parent
-
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):

@@ -16,7 +16,7 @@ from typing import Any
 
 from germline import paper
 from germline.algorithms.protocols import Report
-from germline.cli.charts import counted, number
+from germline.cli.output.numbers import counted, number
 from germline.run import spec as specs
 from germline.run import stop
 from germline.run.spec import Spec

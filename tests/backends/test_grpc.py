@@ -238,7 +238,7 @@ class TestTLS:
                 *("--backend", f"grpc://127.0.0.1:{port}", "--workers", "1", *options),
                 *("--token-file", token, "--out", tmp_path / "run"),
             ],
-            env={**os.environ, "PYTHONPATH": str(engines.TESTS)},
+            env={**os.environ, "PYTHONPATH": str(engines.SUPPORT)},
         )
         host = Host(
             f"grpc://localhost:{port}",

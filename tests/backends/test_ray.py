@@ -16,7 +16,7 @@ from engines import CONTINUE, KILL, STOP, OfRay, Running, children, until
 from germline.address import Address
 from germline.backends.ray import Ray, wire
 from germline.errors import InputError
-from nodes import RayCluster
+from ray_cluster import RayCluster
 
 pytestmark = pytest.mark.slow
 

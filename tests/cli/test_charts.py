@@ -1,10 +1,13 @@
+"""Numbers as people read them, and over time as text."""
+
 import math
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from germline.cli.charts import BARS, chart, duration, number, sparkline, squeezed
+from germline.cli.output.charts import BARS, chart, sparkline, squeezed
+from germline.cli.output.numbers import duration, number
 
 NUMBERS = st.floats(-1e6, 1e6)
 

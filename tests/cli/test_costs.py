@@ -14,7 +14,7 @@ from tensorboard.backend.event_processing import plugin_event_multiplexer as rea
 from tensorboard.util import tensor_util
 
 from commands import ok, refused
-from germline.cli import display
+from germline.cli.output import progress
 from germline.run.loop import Moment
 from germline.run.stop import NOTHING
 from germline.run.store import Store
@@ -139,7 +139,7 @@ def test_tensorboard_has_their_curves(trained, tmp_path):
 
 
 def live(changes):
-    shown = display.Live(Path("runs/small"), small({"stop.generations": 10} | changes))
+    shown = progress.Live(Path("runs/small"), small({"stop.generations": 10} | changes))
     shown.console = Console(width=100, height=24, file=io.StringIO())
     return shown
 

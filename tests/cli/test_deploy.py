@@ -12,7 +12,7 @@ from commands import content, ok, refused
 from runs import write
 
 ROOT = Path(__file__).parent.parent.parent
-GAMES = ROOT / "tests" / "games.py"
+GAMES = ROOT / "tests" / "support" / "games.py"
 
 
 def test_it_says_what_was_written_and_how_to_start(germline, tmp_path):

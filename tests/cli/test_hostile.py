@@ -15,12 +15,12 @@ from rich.console import Console
 
 from commands import ok, refused
 from germline import api
-from germline.cli import display
+from germline.cli.output import progress
 from germline.errors import InputError
 from germline.run.store import Store
 from runs import CARTPOLE, run, small, write
 
-TESTS = Path(__file__).parent.parent
+SUPPORT = Path(__file__).parent.parent / "support"
 COMMAND = [sys.executable, "-m", "germline"]
 
 DAMAGE = {
@@ -83,7 +83,7 @@ def test_the_panel_takes_names_as_they_are(made):
     with Store.open(made) as store:
         (report, totals), *_ = store.progress()
     spec = small({"task": {"name": "gym", "id": "[/b]\x1b[31m"}})
-    shown = display.Live(Path("[run]"), spec)
+    shown = progress.Live(Path("[run]"), spec)
     shown.console = Console(width=80, file=io.StringIO(), markup=False)
     shown.begin([])
     shown.generation(msgspec.structs.replace(report, champion="\x1b]0;own\x07"), totals)
@@ -97,7 +97,7 @@ def call(*command, folder, **environment):
     return subprocess.run(
         command,
         cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(TESTS), **environment},
+        env=os.environ | {"PYTHONPATH": str(SUPPORT), **environment},
         capture_output=True,
         text=True,
         check=False,
@@ -149,7 +149,7 @@ def test_an_evaluation_is_stopped(workers, tmp_path):
     with subprocess.Popen(
         [*command, "--workers", str(workers)],
         cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(TESTS), "NOTES": str(notes)},
+        env=os.environ | {"PYTHONPATH": str(SUPPORT), "NOTES": str(notes)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from commands import content, ok, refused
-from germline.cli import films
+from germline.cli.output import films
 from germline.run.store import Store
 from germline.tasks.film import Shot
 from runs import CARTPOLE, FROSTBITE, digest, run, small

@@ -16,12 +16,13 @@ from commands import content, ok, refused
 from engines import Host, until
 from germline import sweep as sweeps
 from germline.cli import options, sweep
+from germline.cli.options import completion
 from germline.run import spec as specs
 from germline.run.store import Store
 from runs import digest, run, small, write
 from servers import free_port
 
-TESTS = Path(__file__).parent.parent
+SUPPORT = Path(__file__).parent.parent / "support"
 COMMAND = [sys.executable, "-m", "germline", "sweep"]
 SWEEP = """
 name = "mine"
@@ -148,9 +149,9 @@ def test_the_panel_says_which_run_it_is(here):
 
 def test_sweeps_complete(germline, here):
     ok(germline("sweep", "sweep.toml", "--trust", "-q"))
-    assert options.complete_sweep("s") == ["spec.toml", "sweep.toml", "sweeps/mine"]
-    assert options.complete_sweep("sweeps/") == ["sweeps/mine"]
-    assert options.complete_sweep("none/") == []
+    assert completion.sweep("s") == ["spec.toml", "sweep.toml", "sweeps/mine"]
+    assert completion.sweep("sweeps/") == ["sweeps/mine"]
+    assert completion.sweep("none/") == []
 
 
 REFUSED = {
@@ -187,7 +188,7 @@ def program(here):
     started = []
 
     def call(*arguments, **options):
-        environment = os.environ | {"PYTHONPATH": str(TESTS), "NOTES": str(here / "notes")}
+        environment = os.environ | {"PYTHONPATH": str(SUPPORT), "NOTES": str(here / "notes")}
         process = subprocess.Popen(
             [*COMMAND, *map(str, arguments)],
             cwd=here,

@@ -1,3 +1,5 @@
+"""`germline train`, `resume` and `fork` as programs: signals, kills, trust."""
+
 import os
 import signal
 import subprocess
@@ -7,17 +9,18 @@ from pathlib import Path
 import pytest
 
 from commands import ok, refused
+from germline.api import Run
 from germline.run.store import Store
 from runs import CARTPOLE, digest, run, small, write
 
-TESTS = Path(__file__).parent.parent
+SUPPORT = Path(__file__).parent.parent / "support"
 COMMAND = [sys.executable, "-m", "germline"]
 
 
 @pytest.fixture
 def environment(tmp_path):
     """Where `games` can be imported, and its notes written."""
-    return os.environ | {"PYTHONPATH": str(TESTS), "NOTES": str(tmp_path / "notes")}
+    return os.environ | {"PYTHONPATH": str(SUPPORT), "NOTES": str(tmp_path / "notes")}
 
 
 @pytest.fixture
@@ -69,6 +72,15 @@ def test_options_take_the_place_of_the_spec(germline, tmp_path):
     with Store.open(tmp_path / "here") as store:
         assert [about["backend"] for about in store.sessions()] == ["serial"]
     assert 'name = "other"' in (tmp_path / "here/spec.toml").read_text()
+
+
+def test_the_form_without_generations_is_chosen_by_an_option(germline, tmp_path):
+    write(tmp_path / "spec.toml", CARTPOLE)
+    ok(germline("train", "spec.toml", "--async", "-q", "--out", "run"))
+    run = Run(tmp_path / "run")
+    assert run.spec.algorithm["name"] == "async-ga"
+    assert run.spec.algorithm["population"] == 6
+    assert run.totals.generations == 1
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

@@ -22,7 +22,7 @@ def program(*words, **environment):
     inherited = {name: value for name, value in os.environ.items() if "GERMLINE" not in name}
     return subprocess.Popen(
         words,
-        env={**inherited, "PYTHONPATH": str(engines.TESTS), **environment},
+        env={**inherited, "PYTHONPATH": str(engines.SUPPORT), **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

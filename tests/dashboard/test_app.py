@@ -271,7 +271,7 @@ def test_the_schema_describes_every_call(browser):
 
 @pytest.fixture(scope="module")
 def player():
-    from germline.dashboard.films import Players
+    from germline.dashboard.films.pool import Players
 
     with Players(1) as players:
         yield players

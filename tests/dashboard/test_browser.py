@@ -9,12 +9,12 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect, sync_playwright
 
 import servers
+from dashboards import dashboard
 from engines import until
 from germline import files
 from germline.run import recall
 from germline.run.store import Store
 from runs import CARTPOLE, FROSTBITE, begin, run, small
-from served import dashboard
 
 pytestmark = pytest.mark.system
 

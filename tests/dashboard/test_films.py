@@ -18,10 +18,10 @@ import runs
 from engines import until
 from germline import blobs, files, policies
 from germline.api import Run
-from germline.dashboard import booth, films
-from germline.dashboard.films import Players
+from germline.dashboard.films import pool, supervisor
+from germline.dashboard.films.pictures import Pictures
+from germline.dashboard.films.pool import Players
 from germline.dashboard.library import Busy
-from germline.dashboard.pictures import Pictures
 from germline.decode import Decoder
 from germline.errors import InputError
 from germline.files import GenomeFile, TaskRef
@@ -216,7 +216,7 @@ def test_a_film_that_takes_too_long_is_cut(players, monkeypatch):
 def test_a_player_that_does_not_stop_is_killed(players, monkeypatch):
     (before,) = players.pids
     monkeypatch.setattr(players, "wall", 0.0)
-    monkeypatch.setattr(booth, "GRACE", 0.0)
+    monkeypatch.setattr(supervisor, "GRACE", 0.0)
     os.kill(before, signal.SIGSTOP)
     assert "so it was ended" in detail(players.film_of_file(endless()))
     monkeypatch.undo()
@@ -249,7 +249,7 @@ def test_the_film_that_was_not_watched_for_longest_makes_room(players, cartpole,
     folder, name = cartpole
     sizes = [len(b"".join(players.film(folder, name, seed, run="two"))) for seed in (0, 1)]
     b"".join(players.film(folder, name, 0, run="two"))
-    monkeypatch.setattr(films, "KEPT", sum(sizes))
+    monkeypatch.setattr(pool, "KEPT", sum(sizes))
     b"".join(players.film(folder, name, 2, run="two"))
     monkeypatch.setattr(players, "most", 0)
     with pytest.raises(Busy):
@@ -261,10 +261,10 @@ def test_films_that_are_left_standing_make_room_and_none_stays_after_its_reader(
     with Players(1) as players:
         standing = players.film_of_file(sent())
         until(lambda: standing._reel.done, "the film is made")
-        monkeypatch.setattr(films, "HELD", standing._reel.size - 1)
+        monkeypatch.setattr(pool, "HELD", standing._reel.size - 1)
         with pytest.raises(Busy, match="nobody has watched to the end"):
             players.film_of_file(sent())
-        monkeypatch.setattr(films, "IDLE", 0.0)
+        monkeypatch.setattr(pool, "IDLE", 0.0)
         again = b"".join(players.film_of_file(sent()))
         assert b"".join(standing) == b""
         # What was read is gone with its reader, though nothing else is asked.
@@ -275,10 +275,10 @@ def test_films_that_are_left_standing_make_room_and_none_stays_after_its_reader(
 
 def test_so_many_files_may_be_played_or_wait():
     with Players(2) as players:
-        readers = [players.film_of_file(b"") for _ in range(films.FILES)]
+        readers = [players.film_of_file(b"") for _ in range(pool.FILES)]
         with pytest.raises(Busy, match="2 files are being played or wait"):
             players.film_of_file(b"")
-        assert len([b"".join(reader) for reader in readers]) == films.FILES
+        assert len([b"".join(reader) for reader in readers]) == pool.FILES
         until(lambda: players._files == 0, "both are done")
 
 
@@ -394,7 +394,7 @@ def test_a_file_does_not_make_a_table_of_a_gigabyte(players, tmp_path, monkeypat
 
 
 def test_the_dashboards_side_does_not_import_jax():
-    program = "import sys, germline.dashboard.films; print('jax' in sys.modules)"
+    program = "import sys, germline.dashboard.films.pool; print('jax' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     assert found.stdout == b"False\n"
 

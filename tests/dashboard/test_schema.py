@@ -17,7 +17,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from germline.dashboard import app
-from germline.dashboard.films import Players
+from germline.dashboard.films.pool import Players
 from germline.run.store import Store
 from runs import CARTPOLE, run, small
 

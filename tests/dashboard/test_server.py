@@ -13,12 +13,12 @@ import urllib.request
 import pytest
 
 from commands import content
+from dashboards import TLS, dashboard
 from engines import until
 from germline.dashboard import server
 from germline.errors import InputError
-from nodes import children
+from ray_cluster import children
 from runs import CARTPOLE, run, small
-from served import TLS, dashboard
 
 CERTIFIED = ("--certificate", TLS / "certificate.pem", "--key", TLS / "key.pem")
 

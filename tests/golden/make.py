@@ -17,7 +17,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 VECTORS = HERE.parent.parent / "docs" / "vectors.json"
-sys.path.insert(0, str(HERE.parent))
+sys.path.insert(0, str(HERE.parent / "support"))
 
 import networks  # noqa: E402
 import runs  # noqa: E402

@@ -1,4 +1,4 @@
-"""Every command, and every option of it, is on the page about the command line."""
+"""Every command is in the file of its name, and on the page about the command line."""
 
 from pathlib import Path
 
@@ -19,6 +19,7 @@ def commands(group, path=()):
             yield (*path, name), command
 
 
+WORDS = {"eval": "evaluate", "import": "imports"}  # of Python, so no file can be called so
 KNOWN = dict(commands(typer.main.get_command(app)))
 
 
@@ -38,3 +39,8 @@ def test_a_command_says_what_it_does_and_so_do_its_options(path):
     assert KNOWN[path].help
     for parameter in KNOWN[path].params:
         assert getattr(parameter, "help", None), f"{parameter.name} of {' '.join(path)}"
+
+
+@pytest.mark.parametrize("path", KNOWN, ids=" ".join)
+def test_a_command_is_in_the_file_of_its_name(path):
+    assert KNOWN[path].callback.__module__ == f"germline.cli.{WORDS.get(path[0], path[0])}"

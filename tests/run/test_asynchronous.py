@@ -26,7 +26,7 @@ from germline.run import spec as specs
 from germline.run.store import Store
 from runs import begin, digest, go_on
 
-TESTS = Path(__file__).parent.parent
+SUPPORT = Path(__file__).parent.parent / "support"
 POPULATION = 10
 SMALL = {
     "seed": 7,
@@ -70,7 +70,7 @@ def notes(tmp_path, monkeypatch):
     path = tmp_path / "notes"
     path.touch()
     monkeypatch.setenv("NOTES", str(path))
-    monkeypatch.syspath_prepend(TESTS)
+    monkeypatch.syspath_prepend(SUPPORT)
     return path
 
 
@@ -80,7 +80,7 @@ def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("finished") / "run"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NOTES", str(folder.with_name("notes")))
-        patch.syspath_prepend(TESTS)
+        patch.syspath_prepend(SUPPORT)
         begin(folder, spec())
         assert on_processes(folder).reason == "generations 6 of 6"
     return folder
@@ -234,7 +234,7 @@ def count(folder):
 def test_a_killed_run_goes_on_from_its_last_arrival(tmp_path, notes):
     folder = begin(tmp_path / "run", spec({"stop.generations": 30}))
     command = [sys.executable, "-m", "germline", "resume", str(folder), "--trust", "-q"]
-    environment = {**os.environ, "PYTHONPATH": str(TESTS)}
+    environment = {**os.environ, "PYTHONPATH": str(SUPPORT)}
     before, lines = [], []
     for goal in (15, 45):
         with subprocess.Popen(command, env=environment) as master:

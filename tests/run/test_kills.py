@@ -20,7 +20,7 @@ from germline.run import engines, loop
 from germline.run import spec as specs
 from germline.run.store import Store
 
-TESTS = Path(__file__).parent.parent
+SUPPORT = Path(__file__).parent.parent / "support"
 KILLS = 20
 POPULATION = 40
 
@@ -70,7 +70,7 @@ def notes_by_key(resolved, store):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_nothing_is_lost_and_nothing_done_again(name, tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(TESTS)
+    monkeypatch.syspath_prepend(SUPPORT)
     resolved = specs.resolve(specs.parse(values(name)), trust=True)
     undisturbed, folder, notes = tmp_path / "one go", tmp_path / "run", tmp_path / "notes"
     monkeypatch.setenv("NOTES", str(tmp_path / "other notes"))
@@ -80,7 +80,7 @@ def test_nothing_is_lost_and_nothing_done_again(name, tmp_path, monkeypatch):
 
     loop.create(folder, resolved)
     rng = random.Random(name)
-    environment = {**os.environ, "NOTES": str(notes), "PYTHONPATH": str(TESTS)}
+    environment = {**os.environ, "NOTES": str(notes), "PYTHONPATH": str(SUPPORT)}
     command = [sys.executable, "-m", "germline", "resume", str(folder), "--trust"]
     kills = {"master": 0, "worker": 0}
     sessions = []  # (evaluations committed before, notes written before)

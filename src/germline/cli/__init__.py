@@ -1,4 +1,21 @@
-"""The command `germline`: thin, and quick to start because each command imports what it needs."""
+"""The command `germline`: thin, and quick to start because each command imports what it needs.
+
+A command is in the file of its name; `eval` and `import`, which are words of Python, are in
+`evaluate` and `imports`:
+
+    train, resume, fork, reproduce, sweep, worker, status   evolve
+    slurm, deploy                                           on clusters
+    show, runs, dashboard, play, record, evaluate, digest   look
+    presets, envs, doctor                                   find
+    prune, export, genome, imports                          keep
+
+What they share:
+
+    options/    what several commands read in the same way
+    output/     how they speak: lines, tables, charts, progress, films
+    costs       what a run costs, in words
+    bench/      how fast this machine is, for `germline doctor --bench`
+"""
 
 import io
 import os
@@ -11,19 +28,26 @@ import typer
 import germline
 from germline.address import redact
 from germline.cli import (
-    catalogue,
     dashboard,
     deploy,
+    digest,
     doctor,
+    envs,
+    evaluate,
     export,
+    fork,
     genome,
     imports,
     play,
+    presets,
     prune,
     record,
     reproduce,
+    resume,
+    runs,
     show,
     slurm,
+    status,
     sweep,
     train,
     worker,
@@ -38,24 +62,24 @@ app = typer.Typer(
 PANELS: dict[str, dict[str, Any]] = {
     "Evolve": {
         "train": train.train,
-        "resume": train.resume,
-        "fork": train.fork,
+        "resume": resume.resume,
+        "fork": fork.fork,
         "reproduce": reproduce.reproduce,
         "sweep": sweep.sweep,
         "worker": worker.worker,
-        "status": worker.status,
+        "status": status.status,
     },
     "Clusters": {"slurm": slurm.slurm, "deploy": deploy.deploy},
     "Look": {
         "show": show.show,
-        "runs": show.runs,
+        "runs": runs.runs,
         "dashboard": dashboard.dashboard,
         "play": play.play,
         "record": record.record,
-        "eval": play.evaluate,
-        "digest": show.digest,
+        "eval": evaluate.evaluate,
+        "digest": digest.digest,
     },
-    "Find": {"presets": catalogue.presets, "envs": catalogue.envs, "doctor": doctor.doctor},
+    "Find": {"presets": presets.presets, "envs": envs.envs, "doctor": doctor.doctor},
     "Keep": {
         "prune": prune.prune,
         "export": export.app,

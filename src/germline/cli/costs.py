@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from germline.cli.charts import number
+from germline.cli.output.numbers import number
 
 if TYPE_CHECKING:
     from germline.run.cost import ToGo

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from germline.cli import options
-from germline.cli.charts import counted
-from germline.cli.options import AsJson, Trust
+from germline.cli.options import AsJson, Set, SpecName, Trust
 from germline.cli.output import say, say_json
-from germline.cli.train import Set
+from germline.cli.output.numbers import counted
 from germline.errors import InputError
 from germline.settings import nearest
 
@@ -34,14 +33,7 @@ def deploy(
             autocompletion=_complete_target,
         ),
     ],
-    spec: Annotated[
-        str,
-        typer.Argument(
-            metavar="PRESET|SPEC",
-            help="A preset, see germline presets, or a TOML file.",
-            autocompletion=options.complete_spec,
-        ),
-    ],
+    spec: SpecName,
     out: Annotated[Path, typer.Option(help="The folder of the files.")],
     workers: Annotated[
         int | None,

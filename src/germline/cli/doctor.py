@@ -114,7 +114,7 @@ def _machine() -> dict[str, str]:
 
 def _platform() -> dict[str, Any]:
     """What Germline needs of a system, tried here."""
-    from germline.cli.screens import has_screen
+    from germline.cli.output.screens import has_screen
     from germline.run import database
 
     kind = database.filesystem(Path.cwd())

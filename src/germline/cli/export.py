@@ -10,10 +10,10 @@ import typer
 from typer.core import TyperGroup
 
 from germline.cli import options
-from germline.cli.charts import counted
 from germline.cli.options import Force, Run, Trust
+from germline.cli.options.individual import Where
 from germline.cli.output import say
-from germline.cli.target import Where
+from germline.cli.output.numbers import counted
 from germline.errors import InputError
 
 if TYPE_CHECKING:
@@ -50,11 +50,11 @@ def genome(
     """Write an individual as a genome file: a few kilobytes of JSON, or safetensors for ES."""
     options.prepare(trust)
     from germline import disk, files
-    from germline.cli import target
+    from germline.cli.options import individual
     from germline.genome import Snapshot
 
     disk.check_writable(out, replace=force)
-    file = target.find(where, trust=trust).file
+    file = individual.find(where, trust=trust).file
     right = ".safetensors" if isinstance(file.genome.root, Snapshot) else ".json"
     if out.suffix in (".safetensors", ".json") and out.suffix != right:
         raise InputError(f"{out}: this genome is written as {right}; give it that ending")
@@ -72,11 +72,11 @@ def weights(
     """Write the decoded weights of an individual as named tensors."""
     options.prepare(trust)
     from germline import disk, policies
-    from germline.cli import target
     from germline.cli.genome import write_weights
+    from germline.cli.options import individual
 
     disk.check_writable(out, replace=force)
-    file = target.find(where, trust=trust).file
+    file = individual.find(where, trust=trust).file
     write_weights(file, policies.layout_of(file.genome.policy), out, force=force)
 
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from germline.cli import options
-from germline.cli.charts import counted
 from germline.cli.options import Force
 from germline.cli.output import say, say_json
+from germline.cli.output.numbers import counted
 
 if TYPE_CHECKING:
     from germline.files import GenomeFile

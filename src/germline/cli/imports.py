@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from germline.cli import options
-from germline.cli.charts import counted
 from germline.cli.options import Force
 from germline.cli.output import say
+from germline.cli.output.numbers import counted
 from germline.errors import InputError
 
 if TYPE_CHECKING:

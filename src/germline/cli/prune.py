@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from germline.cli import options
-from germline.cli.charts import counted
 from germline.cli.options import AsJson, Run, Trust
 from germline.cli.output import say, say_json
+from germline.cli.output.numbers import counted
 
 
 def prune(

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from germline import device as devices
-from germline.cli import films, options
-from germline.cli.charts import counted, number
+from germline.cli import options
 from germline.cli.options import Run, Trust
-from germline.cli.output import say
-from germline.cli.play import Cap, Seed
+from germline.cli.options.individual import Cap, Seed
+from germline.cli.output import films, say
+from germline.cli.output.numbers import counted, number
 from germline.errors import InputError
 
 if TYPE_CHECKING:

@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from germline.cli import board, display, options, protocol, train
-from germline.cli.board import FilmEvery, TensorBoard
-from germline.cli.charts import number
+from germline.cli import evaluate, options, train
 from germline.cli.options import (
     Backend,
     Certificate,
@@ -18,7 +16,10 @@ from germline.cli.options import (
     TokenFile,
     Workers,
 )
-from germline.cli.output import say, say_json
+from germline.cli.output import progress, say, say_json
+from germline.cli.output import tensorboard as board
+from germline.cli.output.numbers import number
+from germline.cli.output.tensorboard import FilmEvery, TensorBoard
 from germline.cli.train import Json, Plain
 from germline.errors import InputError
 
@@ -73,7 +74,7 @@ def reproduce(
     again, it goes on where it was stopped. The exit code is 0 if the mean reaches the figure,
     and 1 if not.
     """
-    display.check(json=json, plain=plain, quiet=quiet)
+    progress.check(json=json, plain=plain, quiet=quiet)
     board.check(tensorboard, film_every)
     from germline import paper
 
@@ -95,7 +96,7 @@ def reproduce(
         )
         resolved = _begun_or_found(folder, _spec(game, algorithm, seed, changes), changes)
         boarded = train.board_of(folder, resolved, tensorboard, film_every, False, caught)
-        shown = display.choose(folder, resolved.spec, json=json, plain=plain, quiet=quiet)
+        shown = progress.choose(folder, resolved.spec, json=json, plain=plain, quiet=quiet)
         ending = train.evolve(folder, resolved, shown, False, caught, boarded)
         if ending.reason is None:
             shown.end(ending, f"Go on with: {again}")
@@ -115,8 +116,8 @@ def reproduce(
         "figure": figure.score,
         "figure_frames": figure.frames,
         "run_frames": ending.totals.frames,
-        **protocol.compared(champion),
-        **protocol.facts(scores),
+        **evaluate.compared(champion),
+        **evaluate.facts(scores),
     }
     if json:
         say_json(found)
@@ -209,8 +210,8 @@ def _again(game: str, algorithm: str, frames: int | None, seed: int, out: Path |
 def _say_outcome(found: dict[str, Any], scores: "Scores") -> None:
     from germline import paper
 
-    protocol.say_scores(found["id"], scores)
-    protocol.say_compared(found)
+    evaluate.say_scores(found["id"], scores)
+    evaluate.say_compared(found)
     word, than = ("passed", "at least") if found["passed"] else ("failed", "below")
     who = f"{paper.ALGORITHMS[found['algorithm']]} at {found['figure_frames']:,} frames"
     say(

@@ -1,16 +1,16 @@
-"""`germline show`, `runs` and `digest`: what is in a store, on the screen."""
+"""`germline show`: a run on the screen: curves, the best, a lineage."""
 
 import shlex
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from germline.cli import charts, costs
-from germline.cli.charts import counted, duration, number
+from germline.cli import costs
 from germline.cli.options import AsJson, Run
-from germline.cli.output import console, say, say_json, table
+from germline.cli.output import charts, console, say, say_json, table
+from germline.cli.output.numbers import counted, duration, number
+from germline.cli.runs import facts_of
 from germline.errors import InputError, printable
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from germline.algorithms.protocols import Report
     from germline.run.history import Ancestor, Standing
-    from germline.run.store import Store
 
 STYLES = {"mean": "blue", "best": "green", "elite": "bold yellow"}
 ROWS = 12  # of the chart
@@ -53,7 +52,7 @@ def show(
             return
         best = history.best(store, top)
         lineage = history.lineage(store, reports[-1].champion) if reports else []
-        facts = _facts(run, store)
+        facts = facts_of(run, store)
     if json:
         say_json(
             {
@@ -74,92 +73,6 @@ def show(
     screen.print(_lineage(lineage))
     champion = shlex.quote(f"{run}:{reports[-1].champion[:8]}")
     say(f"Watch one with: germline play {champion}, or score it with: germline eval {champion}")
-
-
-def runs(
-    folder: Annotated[Path, typer.Argument(help="Where to look.")] = Path("runs"),
-    json: AsJson = False,
-) -> None:
-    """List the runs in a folder."""
-    if not folder.is_dir():
-        raise InputError(f"{folder}: is not a folder; runs are begun with: germline train")
-    places = [folder, *sorted(path for path in folder.iterdir() if path.is_dir())]
-    found = [_listed(place) for place in places if (place / "run.db").exists()]
-    if json:
-        say_json(found)
-        return
-    if not found:
-        say(f"{folder}: has no runs; begin one with: germline train cartpole")
-        return
-    damaged = [facts for facts in found if "error" in facts]
-    paid = any(facts.get("cost") for facts in found)
-    numbers = ("gen.", "elite", "frames", "time", *(("cost",) if paid else ()))
-    listed = table("run", "task", "by", *numbers, "state", right=numbers)
-    for facts in found:
-        if "error" in facts:
-            continue
-        elite = "" if facts["elite"] is None else number(facts["elite"])
-        listed.add_row(
-            *(printable(str(facts[name])) for name in ("run", "task", "algorithm")),
-            f"{facts['generations']:,}",
-            elite,
-            f"{facts['frames']:,}",
-            duration(facts["seconds"]),
-            *((number(facts["cost"]),) if paid else ()),
-            facts["state"],
-        )
-    if len(damaged) < len(found):
-        console().print(listed)
-    for facts in damaged:
-        say(facts["error"])
-
-
-def digest(run: Run) -> None:
-    """Print the SHA-256 over all individuals and evaluations: equal for equal lineages."""
-    from germline.run.store import Store
-
-    with Store.open(run) as store:
-        typer.echo(store.digest())
-
-
-def _listed(folder: Path) -> dict[str, Any]:
-    """The facts of a run, or why there are none: one that is damaged must not hide the others."""
-    from germline.run.store import Store
-
-    try:
-        with Store.open(folder) as store:
-            return _facts(folder, store)
-    except InputError as error:
-        return {"run": str(folder), "error": str(error)}
-
-
-def _facts(folder: Path, store: "Store") -> dict[str, Any]:
-    from germline.run import outline
-    from germline.run import spec as specs
-
-    spec = specs.read(folder / "spec.toml")
-    progress = store.progress()
-    individuals, evaluations = store.count()
-    report, totals = progress[-1][0] if progress else None, store.totals()
-    state = outline.state(folder, spec.stop, progress, totals)
-    return {
-        "run": str(folder),
-        "name": spec.name,
-        "seed": spec.seed,
-        "task": outline.subject(spec.task),
-        "policy": spec.policy["name"],
-        "algorithm": spec.algorithm["name"],
-        "arithmetic": spec.arithmetic,
-        "state": state.name,
-        "finished_by": state.finished_by,
-        "individuals": individuals,
-        "evaluations": evaluations,
-        "pruned": store.pruned and store.pruned.generation,
-        "elite": report and report.elite,
-        "champion": report and report.champion,
-        **totals._asdict(),
-        **costs.fields(totals, state.to_go),
-    }
 
 
 def _summary(facts: dict[str, Any]) -> "Table":

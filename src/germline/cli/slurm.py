@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from germline.cli import options
-from germline.cli.charts import counted
-from germline.cli.options import AsJson, Trust
+from germline.cli.options import AsJson, Set, SpecName, Trust
 from germline.cli.output import say, say_json
-from germline.cli.train import Set
+from germline.cli.output.numbers import counted
 from germline.errors import InputError
 
 if TYPE_CHECKING:
@@ -29,14 +28,7 @@ SAME = ("stop", "backend")  # what may differ when runs are gone on with
 
 
 def slurm(
-    spec: Annotated[
-        str,
-        typer.Argument(
-            metavar="PRESET|SPEC",
-            help="A preset, see germline presets, or a TOML file.",
-            autocompletion=options.complete_spec,
-        ),
-    ],
+    spec: SpecName,
     nodes: Annotated[int, typer.Option(min=1, help="How many nodes work on each run.")] = 1,
     seeds: Annotated[
         str | None, typer.Option(metavar="1,2,3", help="A run for each of these seeds.")

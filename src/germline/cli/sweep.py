@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from germline.cli import display, options
-from germline.cli.charts import counted, duration, number
+from germline.cli import options
 from germline.cli.options import (
     Audit,
     Backend,
@@ -15,12 +14,14 @@ from germline.cli.options import (
     Device,
     Insecure,
     Key,
+    Set,
     TokenFile,
     Trust,
     Workers,
+    completion,
 )
-from germline.cli.output import console, is_terminal, say, say_json, table
-from germline.cli.train import Set
+from germline.cli.output import console, is_terminal, progress, say, say_json, table, warn
+from germline.cli.output.numbers import counted, duration, number
 from germline.errors import InputError, printable
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def sweep(
         typer.Argument(
             metavar="SWEEP.toml|SWEEP",
             help="A sweep file, or the folder of a sweep to go on with.",
-            autocompletion=options.complete_sweep,
+            autocompletion=completion.sweep,
         ),
     ],
     out: Annotated[
@@ -71,7 +72,7 @@ def sweep(
 
     The exit code is 0 if all runs are finished, and 1 if some failed.
     """
-    display.check(json=json, plain=plain, quiet=quiet)
+    progress.check(json=json, plain=plain, quiet=quiet)
     with options.signals() as caught:
         changes = options.changes(
             set_,
@@ -104,7 +105,7 @@ def sweep(
             show=screen.run,
             listener=screen.ran,
             stopped=lambda: bool(caught),
-            warn=_warn,
+            warn=warn,
         )
         if caught:
             screen.stop(_again(folder, jobs, trust))
@@ -113,7 +114,7 @@ def sweep(
             _end(found, found.table, json=json, quiet=quiet)
     for result in failed:
         where, words = str(result.job.folder), str(result.error)
-        _warn(words if words.startswith(where) else f"{where}: {words}")
+        warn(words if words.startswith(where) else f"{where}: {words}")
     if caught:
         raise typer.Exit(128 + caught[0])
     raise typer.Exit(1 if failed else 0)
@@ -132,9 +133,9 @@ class Screen:
         done = f", {finished:,} finished" if finished else ""
         self.say(f"{self.folder}: {counted(runs, 'run')}{done}")
 
-    def run(self, job: "Job") -> display.Quiet:
+    def run(self, job: "Job") -> progress.Quiet:
         """How a run is shown."""
-        return display.Quiet(job.folder, job.resolved.spec)
+        return progress.Quiet(job.folder, job.resolved.spec)
 
     def ran(self, result: "Result") -> None:
         """What became of a run."""
@@ -199,12 +200,12 @@ class Json(Screen):
 class Live(Screen):
     """The panel of the present run, and a line for each before it."""
 
-    def run(self, job: "Job") -> display.Quiet:
+    def run(self, job: "Job") -> progress.Quiet:
         """A panel that goes when the run is over."""
         return Panel(job, f"run {self.done + 1:,} of {self.runs:,}")
 
 
-class Panel(display.Live):
+class Panel(progress.Live):
     """The live display of a run, with its place in the sweep."""
 
     def __init__(self, job: "Job", place: str) -> None:
@@ -288,7 +289,3 @@ def _again(folder: Path, jobs: int, trust: bool) -> str:
     """The command that goes on."""
     at_once = f" --jobs {jobs}" if jobs > 1 else ""
     return f"germline sweep {shlex.quote(str(folder))}{at_once}{' --trust' if trust else ''}"
-
-
-def _warn(text: str) -> None:
-    typer.echo(f"germline: {printable(text)}", err=True)

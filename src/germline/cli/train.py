@@ -1,4 +1,4 @@
-"""`germline train`, `resume` and `fork`: a spec becomes a run."""
+"""`germline train`: a spec becomes a run; and how a run is evolved, begun or gone on with."""
 
 import contextlib
 import shlex
@@ -7,24 +7,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from germline.cli import board, display, options
-from germline.cli.board import FilmEvery, TensorBoard
-from germline.cli.charts import counted
+from germline.cli import options
 from germline.cli.options import (
-    AsJson,
     Audit,
     Backend,
     Certificate,
     Device,
     Insecure,
     Key,
-    Run,
+    Set,
+    SpecName,
     TokenFile,
     Trust,
     Workers,
 )
-from germline.cli.output import say, say_json
-from germline.errors import printable
+from germline.cli.output import films, progress, warn
+from germline.cli.output import tensorboard as board
+from germline.cli.output.tensorboard import FilmEvery, TensorBoard
 
 if TYPE_CHECKING:
     from germline.algorithms.protocols import Report
@@ -32,24 +31,13 @@ if TYPE_CHECKING:
     from germline.run.spec import Resolved, Spec
     from germline.run.stop import Totals
 
-Set = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="A field of the spec as name=value, such as stop.generations=50."),
-]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object per generation.")]
 Plain = Annotated[bool, typer.Option("--plain", help="One line per generation, as in a pipe.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing, unless it is stopped.")]
 
 
 def train(
-    spec: Annotated[
-        str,
-        typer.Argument(
-            metavar="PRESET|SPEC",
-            help="A preset, see germline presets, or a TOML file.",
-            autocompletion=options.complete_spec,
-        ),
-    ],
+    spec: SpecName,
     out: Annotated[
         Path | None, typer.Option(help="The folder of the run; runs/NAME if not given.")
     ] = None,
@@ -73,7 +61,7 @@ def train(
     quiet: Quiet = False,
 ) -> None:
     """Begin a run and evolve until a stop rule holds."""
-    display.check(json=json, plain=plain, quiet=quiet)
+    progress.check(json=json, plain=plain, quiet=quiet)
     board.check(tensorboard, film_every)
     with options.signals() as caught:
         changes = options.changes(
@@ -102,76 +90,9 @@ def train(
         folder = out or api.unused(Path("runs") / resolved.spec.name)
         boarded = board_of(folder, resolved, tensorboard, film_every, trust, caught)
         loop.create(folder, resolved)
-        shown = display.choose(folder, resolved.spec, json=json, plain=plain, quiet=quiet)
+        shown = progress.choose(folder, resolved.spec, json=json, plain=plain, quiet=quiet)
         ending = evolve(folder, resolved, shown, trust, caught, boarded)
-        _end(ending, folder, resolved, shown, trust, caught)
-
-
-def resume(
-    run: Run,
-    set_: Set = None,
-    backend: Backend = None,
-    workers: Workers = None,
-    device: Device = None,
-    token_file: TokenFile = None,
-    certificate: Certificate = None,
-    key: Key = None,
-    insecure: Insecure = False,
-    audit: Audit = None,
-    trust: Trust = False,
-    tensorboard: TensorBoard = False,
-    film_every: FilmEvery = 0,
-    json: Json = False,
-    plain: Plain = False,
-    quiet: Quiet = False,
-) -> None:
-    """Go on with a run; stop rules and the backend may be changed, nothing else."""
-    display.check(json=json, plain=plain, quiet=quiet)
-    board.check(tensorboard, film_every)
-    with options.signals() as caught:
-        changes = options.changes(
-            set_,
-            backend=backend,
-            workers=workers,
-            device=device,
-            token_file=token_file,
-            certificate=certificate,
-            key=key,
-            insecure=insecure,
-            audit=audit,
-        )
-        options.prepare(trust)
-        from germline import api
-
-        resolved = api.go_on(run, changes, trust=trust)
-        boarded = board_of(run, resolved, tensorboard, film_every, trust, caught)
-        shown = display.choose(run, resolved.spec, json=json, plain=plain, quiet=quiet)
-        ending = evolve(run, resolved, shown, trust, caught, boarded)
-        _end(ending, run, resolved, shown, trust, caught)
-
-
-def fork(
-    run: Run,
-    generation: Annotated[int, typer.Option(min=0, help="The first generation that may differ.")],
-    out: Annotated[
-        Path | None, typer.Option(help="The folder of the new run; RUN-fork if not given.")
-    ] = None,
-    set_: Set = None,
-    trust: Trust = False,
-    json: AsJson = False,
-) -> None:
-    """Begin a run with the first generations of another, and other settings from there on."""
-    options.prepare(trust)
-    from germline import api
-    from germline.run import fork
-
-    folder = out or api.unused(run.with_name(f"{run.resolve().name}-fork"))
-    fork.fork(run, generation, folder, options.pairs(set_ or []), trust=trust)
-    again = f"germline resume {shlex.quote(str(folder))}{_trusted(trust)}"
-    if json:
-        say_json({"run": str(folder), "generations": generation, "origin": str(run)})
-    else:
-        say(f"{folder}: {counted(generation, 'generation')} of {run}. Go on with: {again}")
+        end(ending, folder, resolved, shown, trust, caught)
 
 
 def asynchronous(spec: "Spec") -> "Spec":
@@ -184,7 +105,8 @@ def asynchronous(spec: "Spec") -> "Spec":
     return msgspec.structs.replace(spec, algorithm={**spec.algorithm, "name": name})
 
 
-def _trusted(trust: bool) -> str:
+def trusted(trust: bool) -> str:
+    """What a command to copy ends with, if it is to trust."""
     return " --trust" if trust else ""
 
 
@@ -200,14 +122,14 @@ def board_of(
     if not tensorboard:
         return None
     return board.Board(
-        folder, resolved, every, trust=trust, stopped=lambda: bool(caught), warn=_warn
+        folder, resolved, every, trust=trust, stopped=lambda: bool(caught), warn=warn
     )
 
 
 def evolve(
     folder: Path,
     resolved: "Resolved",
-    shown: display.Display,
+    shown: progress.Quiet,
     trust: bool,
     caught: list[int],
     boarded: board.Board | None,
@@ -218,7 +140,7 @@ def evolve(
     with (
         shown,
         boarded or contextlib.nullcontext(),
-        engines.backend_of(resolved.engine, trust=trust, warn=_warn) as backend,
+        engines.backend_of(resolved.engine, trust=trust, warn=warn) as backend,
     ):
 
         def begun(history: "list[tuple[Report, Totals]]") -> None:
@@ -235,23 +157,23 @@ def evolve(
             aside=None if boarded is None else boarded.generation,
             ticker=shown.tick,
             stopped=lambda: bool(caught),
-            warn=_warn,
+            warn=warn,
         )
 
 
-def _end(
+def end(
     ending: "Ending",
     folder: Path,
     resolved: "Resolved",
-    shown: display.Display,
+    shown: progress.Quiet,
     trust: bool,
     caught: list[int],
 ) -> None:
     """Say how it ended, and what can be done next."""
-    run = f"{shlex.quote(str(folder))}{_trusted(trust)}"
+    run = f"{shlex.quote(str(folder))}{trusted(trust)}"
     if ending.reason is not None:
         advice = f"Watch the champion with: germline play {run}"
-        if not _filmable(resolved):
+        if not films.filmable(resolved.problem.task):
             advice = f"See what the champion scores with: germline eval {run}"
         if not ending.totals.generations:
             advice = (
@@ -262,16 +184,3 @@ def _end(
         return
     shown.end(ending, f"Go on with: germline resume {run}")
     raise typer.Exit(128 + caught[0])
-
-
-def _filmable(resolved: "Resolved") -> bool:
-    """Whether there is anything to be watched."""
-    from germline import tasks
-    from germline.tasks.film import Filmable
-
-    task = resolved.problem.task
-    return isinstance(tasks.make(task.name, task.settings), Filmable)
-
-
-def _warn(text: str) -> None:
-    typer.echo(f"germline: {printable(text)}", err=True)

@@ -1,4 +1,4 @@
-"""`germline worker` and `germline status`: hosts that work for a master, and how that is going."""
+"""`germline worker`: a host that works for a master."""
 
 import os
 import secrets
@@ -6,14 +6,13 @@ import signal
 import socket
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from germline import address as addresses
 from germline.cli import options
-from germline.cli.options import AsJson, Trust
-from germline.cli.output import say, say_json
+from germline.cli.options import Trust
 from germline.errors import InputError, printable
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ def worker(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing.")] = False,
 ) -> None:
     """Work for a master: evaluate what it sends until it is time to go."""
-    where = _address(url)
+    where = address_of(url)
     token = addresses.token(token_file)
     _end_with_parent()
     with options.signals() as caught:
@@ -106,58 +105,8 @@ def worker(
             raise typer.Exit(130)
 
 
-def status(
-    url: Url = None,
-    token_file: TokenFile = None,
-    authority: Authority = None,
-    insecure: Insecure = False,
-    json: AsJson = False,
-) -> None:
-    """How the run of a gRPC master is: evaluations, the best genome, who works."""
-    where = _address(url)
-    if where.scheme != "grpc":
-        raise InputError(f"{where.scheme} has no master to ask; look with germline show RUN")
-    token = addresses.token(token_file)
-    from germline.run import engines
-
-    grpc, signed = engines.module_of("grpc"), engines.read_pem(*AUTHORITY, authority)
-    secure = _secure(where, insecure, authority)
-    reply = grpc.status(where, token=token, secure=secure, authority=signed)
-    if json:
-        say_json(_plain(reply))
-        return
-    say(
-        f"run {reply.run or '-'}, generation {reply.generation}: {reply.evaluations:,} "
-        f"evaluations, {reply.failures:,} failures in this session, best {reply.best:,.6g}"
-    )
-    for host in reply.workers:
-        say(
-            f"  {host.name}: {host.slots} processes, {host.done:,} done, {host.holds:,} here, "
-            f"heard of {host.silent:.1f} s ago"
-        )
-    if not reply.workers:
-        say("  nobody has joined")
-
-
-def _plain(reply: Any) -> dict[str, Any]:  # noqa: ANN401 - protobuf
-    import math
-
-    import msgspec
-
-    fields = ("name", "slots", "holds", "done", "silent")
-    return {
-        "run": reply.run,
-        "generation": reply.generation,
-        "evaluations": reply.evaluations,
-        "failures": reply.failures,
-        "waiting": reply.waiting,
-        "best": reply.best if math.isfinite(reply.best) else None,
-        "genome": msgspec.json.decode(reply.genome) if reply.genome else None,
-        "workers": [{field: getattr(host, field) for field in fields} for host in reply.workers],
-    }
-
-
-def _address(url: str | None) -> "Address":
+def address_of(url: str | None) -> "Address":
+    """Where the master is, by the command line or the environment."""
     given = url or os.environ.get(addresses.URL)
     if not given:
         raise InputError(f"URL: where is the master? Give its address, or set {addresses.URL}")
@@ -180,7 +129,7 @@ def _connector(
         raise InputError("a Ray cluster starts hosts by itself; add a node with: ray start")
     module = engines.module_of(where.scheme)
     if where.scheme == "grpc":
-        secure = _secure(where, insecure, authority)
+        secure = is_secure(where, insecure, authority)
         signed = engines.read_pem(*AUTHORITY, authority)
         return lambda: module.GrpcLine(where, token=token, secure=secure, authority=signed)
     if authority is not None or insecure:
@@ -188,7 +137,7 @@ def _connector(
     return lambda: module.CeleryLine(where, name, processes, appetite=appetite, token=token)
 
 
-def _secure(where: "Address", insecure: bool, authority: Path | None) -> bool:
+def is_secure(where: "Address", insecure: bool, authority: Path | None) -> bool:
     """TLS, unless nobody else can listen or that is accepted."""
     if insecure and authority is not None:
         raise InputError("--insecure: without TLS there is no --authority to ask")

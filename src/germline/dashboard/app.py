@@ -18,13 +18,13 @@ from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import germline
-from germline.dashboard import answers, lives, views
+from germline.dashboard.answers import about_individual, about_run, schema
+from germline.dashboard.answers.about_all_runs import Table, gallery
 from germline.dashboard.assets import page
-from germline.dashboard.films import Players
+from germline.dashboard.films.pool import Players
+from germline.dashboard.films.reel import Reader
 from germline.dashboard.guard import Guard, Keeper
 from germline.dashboard.library import Busy, Library, MissingError, readable
-from germline.dashboard.reels import Reader
-from germline.dashboard.table import Table, gallery
 from germline.errors import InputError
 from germline.run import spec as specs
 
@@ -71,7 +71,7 @@ def create(
         docs_url=None,  # which would be fetched from elsewhere
         redoc_url=None,
         responses={
-            code: {"model": answers.Problem} for code in (401, 403, 404, 408, 413, 422, 429, 503)
+            code: {"model": schema.Problem} for code in (401, 403, 404, 408, 413, 422, 429, 503)
         },
     )
     keeper = Keeper(token, port)
@@ -101,57 +101,57 @@ def _add_login(app: FastAPI, keeper: Keeper, *, secure: bool) -> None:
 def _add_runs(app: FastAPI, library: Library) -> None:
     table = Table(library)
 
-    @app.get("/api/runs", response_model=answers.Runs)
+    @app.get("/api/runs", response_model=schema.Runs)
     def runs() -> Response:
         """All runs of the folder."""
         name = readable(library.folder.name)
-        return _json(answers.Runs(name, germline.__version__, table.rows()))
+        return _json(schema.Runs(name, germline.__version__, table.rows()))
 
-    @app.get("/api/runs/{run}", response_model=answers.Run)
+    @app.get("/api/runs/{run}", response_model=schema.Run)
     def run(run: Key) -> Response:
         """A run, its spec and its sessions."""
         with library.open(run) as view:
-            return _json(views.run(view))
+            return _json(about_run.run(view))
 
-    @app.get("/api/runs/{run}/curves", response_model=answers.Curves)
+    @app.get("/api/runs/{run}/curves", response_model=schema.Curves)
     def curves(run: Key, points: Annotated[int, Query(ge=2, le=10_000)] = 2_000) -> Response:
         """What every generation came to."""
         with library.open(run) as view:
-            return _json(views.curves(view, points))
+            return _json(about_run.curves(view, points))
 
-    @app.get("/api/runs/{run}/bands", response_model=answers.Bands)
+    @app.get("/api/runs/{run}/bands", response_model=schema.Bands)
     def bands(run: Key, points: Annotated[int, Query(ge=2, le=1_000)] = 200) -> Response:
         """Quantiles of the fitness; to be asked again until all is read."""
         with library.open(run) as view:
-            return _json(views.bands(view, points))
+            return _json(about_run.bands(view, points))
 
-    @app.get("/api/runs/{run}/workers", response_model=answers.Workers)
+    @app.get("/api/runs/{run}/workers", response_model=schema.Workers)
     def workers(run: Key) -> Response:
         """Who worked at the last finished generation."""
         with library.open(run) as view:
-            return _json(views.workers(view))
+            return _json(about_run.workers(view))
 
-    @app.get("/api/runs/{run}/population/{generation}", response_model=answers.Population)
+    @app.get("/api/runs/{run}/population/{generation}", response_model=schema.Population)
     def population(
         run: Key, generation: Generation, x: Name = "steps", y: Name = "fitness"
     ) -> Response:
         """Two numbers of everybody in a finished generation."""
         with library.open(run) as view:
-            return _json(views.population(view, generation, x, y))
+            return _json(about_run.population(view, generation, x, y))
 
-    @app.get("/api/runs/{run}/lineage/{individual}", response_model=answers.Lineage)
+    @app.get("/api/runs/{run}/lineage/{individual}", response_model=schema.Lineage)
     def lineage(run: Key, individual: Id) -> Response:
         """From the root to an individual; to be asked again until all is read."""
         with library.open(run) as view:
-            return _json(lives.lineage(view, individual))
+            return _json(about_individual.lineage(view, individual))
 
-    @app.get("/api/runs/{run}/individuals/{individual}", response_model=answers.Individual)
+    @app.get("/api/runs/{run}/individuals/{individual}", response_model=schema.Individual)
     def individual(run: Key, individual: Id) -> Response:
         """An individual's genome and episodes; to be asked again until all is read."""
         with library.open(run) as view:
-            return _json(lives.individual(view, individual))
+            return _json(about_individual.individual(view, individual))
 
-    @app.get("/api/gallery", response_model=answers.Gallery)
+    @app.get("/api/gallery", response_model=schema.Gallery)
     def best(
         task: Annotated[str, Query(max_length=200)] = "",
         count: Annotated[int, Query(ge=1, le=100)] = 24,
@@ -172,10 +172,10 @@ def _add_films(app: FastAPI, library: Library, players: Players) -> None:
     def playable(run: str, start: str) -> tuple[Path, str, str]:
         """The folder, the run's own id and the individual, if it can be played."""
         with library.open(run) as view:
-            reason = views.unplayable(specs.read(view.store.folder / "spec.toml"))
+            reason = about_run.unplayable(specs.read(view.store.folder / "spec.toml"))
             if reason is not None:
                 raise InputError(reason)
-            return view.store.folder, view.store.run, lives.find(view, start)
+            return view.store.folder, view.store.run, about_individual.find(view, start)
 
     @app.get(
         "/api/runs/{run}/individuals/{individual}/film",
@@ -218,11 +218,11 @@ def _add_films(app: FastAPI, library: Library, players: Players) -> None:
             receiving -= 1
         return Streamed(await run_in_threadpool(players.film_of_file, data, seed))
 
-    @app.get("/api/runs/{run}/individuals/{individual}/weights", response_model=answers.Weights)
+    @app.get("/api/runs/{run}/individuals/{individual}/weights", response_model=schema.Weights)
     def weights(run: Key, individual: Id) -> Response:
         """The digest of the decoded weights."""
         folder, _, name = playable(run, individual)
-        return _json(answers.Weights(*players.weights(folder, name)))
+        return _json(schema.Weights(*players.weights(folder, name)))
 
     @app.get(
         "/api/runs/{run}/individuals/{individual}/genome",
@@ -249,7 +249,7 @@ def _add_page(app: FastAPI) -> None:
 
 def _add_errors(app: FastAPI, library: Library) -> None:
     def problem(status: int, error: object, headers: Any = None) -> Response:  # noqa: ANN401
-        body = msgspec.json.encode(answers.Problem(library.within(error)))
+        body = msgspec.json.encode(schema.Problem(library.within(error)))
         return Response(body, status, headers, media_type="application/json")
 
     @app.exception_handler(InputError)

@@ -15,9 +15,10 @@ from typing import Any
 
 import msgspec
 
-from germline.dashboard import lives, views
+from germline.dashboard.answers import about_individual as lives
+from germline.dashboard.answers import about_run as views
 from germline.dashboard.assets import page
-from germline.dashboard.films import Players
+from germline.dashboard.films.pool import Players
 from germline.dashboard.library import Library, View
 from germline.errors import InputError
 from germline.run import columns, history

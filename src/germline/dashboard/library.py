@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 
 from germline.algorithms.protocols import Report
-from germline.dashboard.index import Index
+from germline.dashboard.evaluations import Index
 from germline.errors import InputError, shorten
 from germline.run import database
 from germline.run.columns import Finished

@@ -11,7 +11,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from germline.address import loopback
 from germline.dashboard import app
-from germline.dashboard.films import Players
+from germline.dashboard.films.pool import Players
 from germline.errors import InputError
 
 CONNECTIONS = 200  # at once, beyond which callers are sent away

@@ -16,12 +16,13 @@ def files(plan: Plan) -> Files:
     price = plan.spec.backend.price or PRICE
     if price < LEAST:
         raise InputError(f"backend.price: aws takes {LEAST} dollars or more, not {price}")
+    field = plan.environment_field
     values = plan.values | {
         "longer": plan.values["grace"] + 30,
         "price": price,
         "least": LEAST,
-        "environment": plan.spec.task.get(plan.subject, "") if plan.subject else "",
-        "variables": "--env GERMLINE_ENVIRONMENT=${Environment} " if plan.subject else "",
+        "environment": plan.spec.task[field] if field else "",
+        "variables": "--env GERMLINE_ENVIRONMENT=${Environment} " if field else "",
     }
     boot = render(template("aws/boot.sh"), values)
     values |= {

@@ -14,8 +14,8 @@ def files(plan: Plan, below: str = "") -> Files:
     if plan.broker == "ray":
         wanted.append("ray[default]")  # jobs are submitted through its dashboard
     chosen = (
-        f' ${{GERMLINE_ENVIRONMENT:+--set "task.{plan.subject}=$GERMLINE_ENVIRONMENT"}}'
-        if plan.subject
+        f' ${{GERMLINE_ENVIRONMENT:+--set "task.{plan.environment_field}=$GERMLINE_ENVIRONMENT"}}'
+        if plan.environment_field
         else ""
     )
     values = plan.values | {

@@ -19,6 +19,7 @@ USER = 10001  # who containers run as
 DRAIN = 90  # seconds that a worker takes to go
 HOME = "/opt/germline"  # of the spec and the scripts, in the image
 SECRETS = "/run/secrets/germline"  # where containers find theirs
+ENGINES = {"grpc": ("grpc",), "rabbitmq": ("celery",), "ray": ("ray",)}  # and their extras
 MAX_CODE = 2**24  # bytes of a user's own modules and their data
 
 Files = dict[str, str | bytes]  # by path
@@ -50,9 +51,9 @@ class Plan:
         return label(self.spec.name)
 
     @property
-    def subject(self) -> str | None:
-        """What the task calls its environment, if it has one."""
-        return next((name for name in ("id", "game") if self.spec.task.get(name)), None)
+    def environment_field(self) -> str | None:
+        """The setting by which the task names its environment, if it has one."""
+        return environment_field(self.spec)
 
     @property
     def values(self) -> dict[str, Any]:
@@ -90,12 +91,14 @@ def make(spec: Spec, *, workers: int, image: str | None, engine: str) -> Plan:
     )
 
 
-ENGINES = {"grpc": ("grpc",), "rabbitmq": ("celery",), "ray": ("ray",)}  # and their extras
-
-
 def toml(plan: Plan) -> str:
     """The spec as the master reads it."""
     return specs.to_toml(plan.spec)
+
+
+def environment_field(spec: Spec) -> str | None:
+    """The setting by which a spec's task names its environment: id or game."""
+    return next((name for name in ("id", "game") if name in spec.task), None)
 
 
 def label(name: str) -> str:

@@ -14,6 +14,7 @@ from typing import Annotated
 import msgspec
 
 from germline.deploy import render
+from germline.deploy.plan import environment_field
 from germline.errors import InputError
 from germline.run import spec as specs
 from germline.run.spec import Engine, Spec
@@ -127,7 +128,7 @@ def variants(spec: Spec, seeds: Sequence[int] = (), envs: Sequence[str] = ()) ->
 
     Who evaluates is left out, for that is up to the job.
     """
-    field = next((name for name in ("id", "game") if name in spec.task), None)
+    field = environment_field(spec)
     if envs and field is None:
         raise InputError(f"envs: the task {spec.task['name']} has neither an id nor a game")
     given = spec.backend

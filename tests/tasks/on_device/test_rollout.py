@@ -178,11 +178,11 @@ print(len(jax.local_devices()), runs.run(Path(sys.argv[1]), runs.small(changes))
 
 
 def test_a_run_on_eight_devices_is_the_run_on_one(tmp_path):
-    tests = str(Path(__file__).parents[2])
+    support = str(Path(__file__).parents[2] / "support")
     found = {}
     for devices in (1, 8):
         flags = f"--xla_force_host_platform_device_count={devices}"
-        environment = {**os.environ, "XLA_FLAGS": flags, "PYTHONPATH": tests}
+        environment = {**os.environ, "XLA_FLAGS": flags, "PYTHONPATH": support}
         command = [sys.executable, "-c", SCRIPT, str(tmp_path / str(devices))]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         counted, digest = done.stdout.split()

@@ -17,7 +17,7 @@ from germline import tasks
 from germline.errors import InputError
 from germline.tasks.on_host.crew import Crew
 from germline.tasks.on_host.hand import SharedArrays, Ticket
-from nodes import children
+from ray_cluster import children
 
 shapes = st.lists(st.integers(1, 5), max_size=3).map(tuple)
 
