@@ -10,7 +10,7 @@ PARALLEL := --numprocesses auto --dist loadfile
 DEBIAN_PACKAGES := chromium debootstrap iproute2 munge openssl rabbitmq-server redis-server shellcheck slurm-client slurmctld slurmd tmux xauth xvfb
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all system lint format deploy bench clean
+.PHONY: help demo test test-all system lint format docs deploy bench clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -30,10 +30,10 @@ demo: $(READY) ## a network learns to balance a pole, and is tried on 100 fresh 
 	echo "Look at it in a browser:  $(BIN)/germline dashboard runs --open"
 
 test: $(READY) ## every test that needs only Python and no patience
-	$(BIN)/python -m pytest $(PARALLEL) -m "not system and not slow"
+	$(BIN)/python -m pytest $(PARALLEL) --junit-xml .cache/test.xml -m "not system and not slow"
 
 test-all: system $(READY) ## every test there is
-	$(BIN)/python -m pytest $(PARALLEL)
+	$(BIN)/python -m pytest $(PARALLEL) --junit-xml .cache/test-all.xml
 
 system: ## install the Debian packages that server tests need (as root)
 	@missing=; for p in $(DEBIAN_PACKAGES); do \
@@ -46,6 +46,9 @@ lint: $(READY) ## style, format and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: $(READY) ## build the site into site/; broken links and unknown references are errors
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 deploy: $(READY) ## write the files in deploy/ anew
 	@for t in docker compose kubernetes kuberay slurm aws; do \
@@ -63,4 +66,4 @@ bench: $(VENV)/.bench ## print every benchmark's figures (adds PyTorch and the p
 	@for b in benchmarks/*.py; do echo "== $$b"; $(BIN)/python $$b || exit 1; done
 
 clean: ## remove the environment and every cache
-	rm -rf $(VENV) .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
+	rm -rf $(VENV) .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist site

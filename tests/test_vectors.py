@@ -1,0 +1,67 @@
+"""The test vectors of the format's specification, which other programs are held to as well."""
+
+import base64
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from germline import bfloat16, files, policies, reference
+from germline.blobs import weights_hash
+from germline.decode import Decoder
+from germline.noise import Stream, reference_noise, reference_words
+
+VECTORS = json.loads((Path(__file__).parent.parent / "docs" / "vectors.json").read_text())
+
+
+@pytest.mark.parametrize("vector", VECTORS["noise"], ids=lambda v: f"{v['stream']}-{v['index']}")
+def test_noise(vector):
+    place = vector["seed"], Stream(vector["stream"]), vector["index"], 1
+    assert [int(word[0]) for word in reference_words(*place)] == vector["words"]
+    assert reference_noise(*place)[0] == vector["z"]
+
+
+@pytest.mark.parametrize("vector", VECTORS["scales"], ids=lambda v: v["bits"])
+def test_scale(vector):
+    assert f"{bfloat16.bits(bfloat16.scale(vector['number'], 'scale')):04x}" == vector["bits"]
+
+
+@pytest.mark.parametrize("vector", VECTORS["layouts"], ids=lambda v: v["digest"][:8])
+def test_layout(vector):
+    layout = policies.make(**vector["policy"]).layout()
+    assert "germline layout 1\n" + "".join(t.canonical for t in layout.tensors) == vector["text"]
+    assert (layout.digest, layout.size) == (vector["digest"], vector["weights"])
+
+
+def large(vector):
+    """Those of millions of weights take seconds each, and have small siblings."""
+    return vector.get("file", {"policy": {"name": ""}})["policy"]["name"] in ("dqn", "conv-lstm")
+
+
+def compiled(genome, layout, snapshots):
+    return Decoder(layout, snapshots).decode(genome)
+
+
+GENOMES = [
+    pytest.param(
+        decode, v, id=f"{name}-{v['id']}", marks=[pytest.mark.slow] * (large(v) or name == "jax")
+    )
+    for name, decode in {"numpy": reference.decode, "jax": compiled}.items()
+    for v in VECTORS["genomes"]
+]
+
+
+@pytest.mark.parametrize(("decode", "vector"), GENOMES)
+def test_genome(decode, vector, tmp_path):
+    path = tmp_path / "genome"
+    if "file" in vector:
+        path.write_text(json.dumps(vector["file"]))
+    else:
+        path.write_bytes(base64.b64decode(vector["safetensors"]))
+    file = files.read(path)
+    layout = policies.layout_of(file.genome.policy)
+    theta = np.asarray(decode(file.genome, layout, file.snapshots()))
+    assert (file.genome.id, file.genome.digest) == (vector["id"], vector["digest"])
+    assert weights_hash(theta) == vector["sha256"]
+    assert theta[-8:].tolist() == vector["last"]
