@@ -1,8 +1,10 @@
 """What decoding costs on the paper's network of 4,052,658 weights.
 
-    python benchmarks/decode.py [gene|age|cold|batch|memory ...]
+    python benchmarks/decode.py [gene|age|cold|batch|memory|build ...]
 
 Every part runs in processes of its own. Ratios are against baselines measured in the same run.
+The last part builds policies of three networks for Pong, with and without virtual batch
+normalisation; it needs ale-py: pip install 'germline[atari]'.
 """
 
 import argparse
@@ -251,7 +253,60 @@ def memory() -> None:
         report(f"{title}, beside its parent", action)
 
 
-PARTS = {"gene": gene, "age": age, "cold": cold, "batch": batch, "memory": memory}
+def build() -> None:
+    """Policies from their weights, with and without virtual batch normalisation, and a step.
+
+    Times are of the processor, which other work on the machine changes little.
+    """
+    import jax
+    import numpy as np
+
+    from germline import mutation, policies, tasks
+    from germline.tasks import sample
+
+    def quickest_ms(action: Callable[[], object], rounds: int) -> float:
+        times = []
+        for _ in range(rounds + 2):
+            start = time.process_time()
+            jax.block_until_ready(action())
+            times.append(1e3 * (time.process_time() - start))
+        return min(times[2:])
+
+    play = jax.jit(lambda policy, obs, carry: policy(obs, carry))
+    small = {"filters": 16, "units": 64}
+    for screen, networks in (
+        ({"size": [42, 42], "stack": 1}, [("conv-lstm", small), ("conv-lstm", {})]),
+        ({}, [("dqn", {})]),
+    ):
+        task = tasks.make("atari", {"game": "pong", **screen})
+        start = time.process_time()
+        reference = sample.observations(task)
+        took = time.process_time() - start
+        print(f"  reference batch {list(reference.shape)}: {took:.1f} s, once for each process")
+        for name, settings in networks:
+            found = []
+            for normalise in ({}, {"normalise": "virtual"}):
+                spec = policies.make(name, {"actions": 6, **settings, **normalise})
+                theta = mutation.birth(np.uint32(1), spec.layout())
+                context = sample.context(task, spec)
+                built = partial(policies.build, spec, theta, context=context)
+                found.append(quickest_ms(built, 25))
+            policy = built()
+            step = partial(play, policy, reference[0], policy.initial_carry())
+            print(
+                f"  {name:<10}{spec.layout().size:>10,} weights   built in {found[0]:.1f} ms, "
+                f"normalised {found[1]:.1f} ms; a step {quickest_ms(step, 300):.2f} ms"
+            )
+
+
+PARTS = {
+    "gene": gene,
+    "age": age,
+    "cold": cold,
+    "batch": batch,
+    "memory": memory,
+    "build": build,
+}
 
 
 def main() -> None:

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -57,7 +58,7 @@ def marks(spec: Spec) -> list[Mark]:
 
 def page(store: Store, spec: Spec, champion: str, scored: str, folder: Path) -> str:
     """The README: facts, and the commands to make them again, watch and go on."""
-    (report, totals), sessions = store.progress()[-1], store.sessions()
+    (report, totals), sessions = store.progress()[-1], store.worked()
     reason = stop.met(spec.stop, report, totals)
     facts = {
         "generations": f"{totals.generations:,}, {f'ended by {reason}' if reason else 'stopped'}",
@@ -79,7 +80,7 @@ def page(store: Store, spec: Spec, champion: str, scored: str, folder: Path) -> 
             "",
             *_table(["", ""], facts.items()),
             "",
-            *_table(["session", "backend", "machine", "versions"], _sessions(sessions)),
+            *_table(["session", "begun", "backend", "machine", "versions"], _sessions(sessions)),
             "",
             "The champion over fresh episodes:",
             "",
@@ -155,16 +156,17 @@ def _table(head: Sequence[str], rows: Any) -> list[str]:  # noqa: ANN401 - rows 
     return [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows)]
 
 
-def _sessions(sessions: Sequence[dict[str, Any]]) -> list[list[str]]:
-    """A row for as many sessions in a row as had the same machine and versions."""
+def _sessions(sessions: Sequence[tuple[float, dict[str, Any]]]) -> list[list[str]]:
+    """A row for as many sessions in a row as had the same day, machine and versions."""
     rows, first = [], 1
     described = (
         [
+            datetime.fromtimestamp(began, UTC).date().isoformat(),
             str(about["backend"]),
             str(about["kind"]),
             ", ".join(f"{name} {version}" for name, version in about["versions"].items()),
         ]
-        for about in sessions
+        for began, about in sessions
     )
     for cells, same in groupby(described):
         last = first + len(list(same)) - 1

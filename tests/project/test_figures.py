@@ -1,0 +1,92 @@
+"""Every figure on a page can be made again: commands that are named exist, and so do their options.
+
+What a simple rule can say of it: files and options that pages name are there, every benchmark has
+its line on the page of performance, and a page or a section with measured figures names a command
+or the page that has it.
+"""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+PAGES = {
+    str(path.relative_to(ROOT)): path.read_text()
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+}
+BENCHMARKS = sorted(path.name for path in (ROOT / "benchmarks").glob("*.py"))
+SCRIPT = r"(?:benchmarks|docs|examples)/[\w./-]+\.py"
+NAMED = re.compile(rf"(?<![\w/.-])(?:{SCRIPT}|(?:tests|examples|docs)/[\w./-]*\w)")
+CALL = re.compile(rf"python ({SCRIPT})([^`\n#]*)")
+MEASURED = re.compile(  # a number with a unit that is measured, or a ratio
+    r"\d ?(?:ms|µs|s|seconds|minutes|hours|MB|×|%|frames a second|evaluations a second)(?![\w/])"
+)
+HEAD = re.compile(r"\b(?:ms|µs|seconds|hours|bytes|frames|evaluations|generations?|mean|median)\b")
+COMMAND = re.compile(r"python (?:benchmarks|docs)/|germline \w+|decode\.py \w+|make \w+")
+LINK = re.compile(r"\]\([^)]*(?:\.md(?:#[\w-]+)?|experiments/[\w-]+|results/[\w-]+)\)")
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_every_benchmark_is_on_the_page_of_performance(name):
+    assert f"benchmarks/{name}" in PAGES["docs/performance.md"]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_files_that_a_page_names_are_there(page):
+    for name in NAMED.findall(PAGES[page]):
+        assert (ROOT / name).exists(), f"{page} names {name}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_options_and_parts_of_scripts_that_a_page_names_are_known(page):
+    for script, rest in CALL.findall(PAGES[page]):
+        source = (ROOT / script).read_text()
+        for word in rest.split():
+            if word.startswith("--"):
+                assert f'"{word}"' in source, f"{page} gives {word} to {script}"
+            elif re.fullmatch(r"[a-z]+", word) and script.startswith("benchmarks/"):
+                assert re.search(rf"\b{word}\b", source), f"{page} gives {word} to {script}"
+
+
+def test_options_in_the_text_about_performance_are_those_of_a_benchmark():
+    sources = "".join((ROOT / "benchmarks" / name).read_text() for name in BENCHMARKS)
+    for call in re.findall(r"`(--[^`]+)`", PAGES["docs/performance.md"]):
+        for option in re.findall(r"--[a-z-]+(?![\w=])", call):
+            assert f'"{option}"' in sources, f"{call}: no benchmark has {option}"
+
+
+def sections(text):
+    """The parts of a page between headings of the second level, what is above them included."""
+    return re.split(r"^(?=## )", text, flags=re.M)
+
+
+def tables(text):
+    """The tables in it."""
+    return re.findall(r"(?:^\|.*\|\n)+", text, flags=re.M)
+
+
+def measured(table):
+    """Whether it holds figures that somebody measured, by units in its cells or in its head."""
+    head, _, rows = table.partition("\n")
+    numbers = re.findall(r"\| \**[−-]?\d[\d,.]*\b", rows)
+    return len(MEASURED.findall(table)) > 2 or (HEAD.search(head) and len(numbers) > 2)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_tables_of_measured_figures_have_their_command(page):
+    top, *others = sections(PAGES[page])
+    for section in [top, *others]:
+        if any(measured(table) for table in tables(section)):
+            title = section.partition("\n")[0]
+            assert re.search(r"\b20\d\d\b", PAGES[page]), f"{page}: {title}: figures without a date"
+            assert COMMAND.search(section) or COMMAND.search(top) or LINK.search(section), (
+                f"{page}: {title}: figures without a command"
+            )
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_tables_are_whole(page):
+    """A table without a line of dashes under its head is the rest of one that was cut in two."""
+    for table in tables(PAGES[page]):
+        assert re.match(r"\|.*\n\|[\s:|-]+\n", table), f"{page}: {table[:80]}"
