@@ -16,9 +16,9 @@ import msgspec
 from germline import child, compiled
 from germline import device as devices
 from germline.address import PARENT, TOKEN, URL
-from germline.backends.process import Worker
 from germline.backends.protocols import WorkerStatus
 from germline.backends.worker import Hello
+from germline.backends.worker_handle import WorkerHandle
 from germline.blobs import BlobCache
 from germline.device import LANES, Device
 from germline.errors import InputError
@@ -93,7 +93,7 @@ class Processes:
         self.trust = trust
         self._problem: Problem | None = None
         self.blobs = BlobCache()
-        self._workers: list[Worker] = []
+        self._workers: list[WorkerHandle] = []
         self._waiting: deque[Batch] = deque()
         self._alone: set[Key] = set()  # their batches are evaluated with no other beside them
         self._started = 0
@@ -235,7 +235,7 @@ class Processes:
             else:
                 worker.ignored = len(worker.batches)
 
-    def _start(self) -> Worker:
+    def _start(self) -> WorkerHandle:
         assert self._problem is not None
         kind = self.platform if self.accelerated else "process"
         name = f"{kind}-{self._started}"
@@ -245,7 +245,7 @@ class Processes:
             own = dict(devices.settings(self.platform, exact=self._problem.arithmetic == "exact"))
         environment = {**compiled.settings(), **without_secrets(), **own, WORKER: "1"}
         process, pipe = child.start("germline.backends.worker", environment)
-        worker = Worker(name, process, pipe, accelerated=self.accelerated)
+        worker = WorkerHandle(name, process, pipe, accelerated=self.accelerated)
         worker.start()
         path = tuple(sys.path) if self.trust else ()
         hands = self.cores if self.accelerated else 0
@@ -255,7 +255,7 @@ class Processes:
             worker.frames.put((b"b", blob))
         return worker
 
-    def _replace(self, worker: Worker) -> Iterator[Event]:
+    def _replace(self, worker: WorkerHandle) -> Iterator[Event]:
         """A worker has died: another takes its place, and its requests are reported."""
         code = worker.end()
         self._deaths = 0 if worker.ready else self._deaths + 1
@@ -288,7 +288,7 @@ class Processes:
             worker.batches.append(batch.keys)
             worker.frames.put((b"r", encode(batch)))
 
-    def _full(self, worker: Worker) -> bool:
+    def _full(self, worker: WorkerHandle) -> bool:
         """Whether a worker is not to have the next batch yet."""
         if not worker.accelerated:
             return len(worker.batches) >= IN_FLIGHT

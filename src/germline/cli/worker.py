@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from germline.address import Address
-    from germline.backends.line import Line
+    from germline.backends.hosts.connection import Connection
 
 AUTHORITY = "--authority", "certificate"
 
@@ -79,13 +79,13 @@ def worker(
         options.prepare(trust)
         import re
 
-        from germline.backends import line as lines
+        from germline.backends.hosts.messages import NAME
+        from germline.backends.hosts.relay import Limits, Relay
         from germline.backends.processes import cores, hands
-        from germline.backends.relay import Limits, Relay
         from germline.device import LANES, choose
 
         called = name or f"{_host()}-{os.getpid()}-{secrets.token_hex(2)}"
-        if not re.fullmatch(lines.NAME, called):
+        if not re.fullmatch(NAME, called):
             raise InputError(f"--name: {called!r} is not up to 100 letters, digits, '.', '_', '-'")
         chosen = options.device(device)
         accelerated = choose(chosen) != "cpu"
@@ -122,7 +122,7 @@ def status(
 
     grpc, signed = engines.module_of("grpc"), engines.read_pem(*AUTHORITY, authority)
     secure = _secure(where, insecure, authority)
-    reply = grpc.status(where, token=token, secure=secure, authority=signed)
+    reply = grpc.fetch_status(where, token=token, secure=secure, authority=signed)
     if json:
         say_json(_plain(reply))
         return
@@ -172,8 +172,8 @@ def _connector(
     token: str | None,
     authority: Path | None,
     insecure: bool,
-) -> "Callable[[], Line]":
-    """What makes a line to the master, for as often as it is needed."""
+) -> "Callable[[], Connection]":
+    """What makes a connection to the master, for as often as it is needed."""
     from germline.run import engines
 
     if where.scheme == "ray":
@@ -182,10 +182,10 @@ def _connector(
     if where.scheme == "grpc":
         secure = _secure(where, insecure, authority)
         signed = engines.read_pem(*AUTHORITY, authority)
-        return lambda: module.GrpcLine(where, token=token, secure=secure, authority=signed)
+        return lambda: module.GrpcConnection(where, token=token, secure=secure, authority=signed)
     if authority is not None or insecure:
         raise InputError("--authority and --insecure are for grpc; a broker's TLS is in its URL")
-    return lambda: module.CeleryLine(where, name, processes, appetite=appetite, token=token)
+    return lambda: module.CeleryConnection(where, name, processes, appetite=appetite, token=token)
 
 
 def _secure(where: "Address", insecure: bool, authority: Path | None) -> bool:

@@ -3,9 +3,24 @@
 Master and hosts know only the broker. A run has two queues, one for work and one for all that hosts
 say, and an exchange over which the master speaks to all of them; it announces itself on one that
 all runs share. They are gone when the run is.
+
+    names        what a run is called at the broker
+    messages     what travels there besides `hosts.messages`
+    signing      messages as bytes that only those with the token can write
+    transport    how RabbitMQ and Redis are reached
+    broker       one connection: queues, exchanges, and where the two brokers differ
+    app          the Celery application, with its single task
+    outstanding  the master's book of batches: in the queue, or taken by whom
+    coordinator  the master's side of the messages
+    blobs        how blobs come to hosts
+    master       the engine: it puts batches into the queue and hears of them
+    listener     what a host hears from the master
+    worker       the Celery worker in a host, which takes batches from the queue
+    unacked      the batches that it has taken and not acknowledged
+    connection   a host's end: listener, worker and answers together
 """
 
-from germline.backends.celery.line import CeleryLine
+from germline.backends.celery.connection import CeleryConnection
 from germline.backends.celery.master import Celery
 
-__all__ = ["Celery", "CeleryLine"]
+__all__ = ["Celery", "CeleryConnection"]

@@ -4,7 +4,7 @@ import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
-from germline.backends.celery.wire import Task
+from germline.backends.celery.messages import Task
 from germline.messages import Batch, Key
 
 REMEMBERED = 10_000  # batches that were given up before they were found
@@ -26,7 +26,7 @@ class Held:
         self.done.set()
 
 
-class Holding:
+class Unacked:
     """Batches by their tickets, and requests by their keys.
 
     `wait` is for the threads of the batches, all else for the one that evaluates them.
