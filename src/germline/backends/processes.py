@@ -16,7 +16,7 @@ import msgspec
 from germline import child, compiled
 from germline import device as devices
 from germline.address import PARENT, TOKEN, URL
-from germline.backends.protocols import WorkerStatus
+from germline.backends.protocols import MasterSettings, WorkerStatus
 from germline.backends.worker import Hello
 from germline.backends.worker_handle import WorkerHandle
 from germline.blobs import BlobCache
@@ -294,3 +294,10 @@ class Processes:
             return len(worker.batches) >= IN_FLIGHT
         beside = worker.held.union(self._waiting[0].keys) if self._alone else ()
         return bool(worker.batches) and not self._alone.isdisjoint(beside)
+
+
+def make(settings: MasterSettings) -> Processes:
+    """The engine as a user has asked for it."""
+    return Processes(
+        settings.workers, trust=settings.trust, device=settings.device, slots=settings.slots
+    )

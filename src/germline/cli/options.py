@@ -50,7 +50,9 @@ def complete_individual(incomplete: str) -> list[str]:
 
 def complete_backend(incomplete: str) -> list[str]:
     """Engines of this machine, and what addresses of others begin with."""
-    known = ["serial", "processes", "ray", *(f"{scheme}://" for scheme in address.PORTS)]
+    from germline.backends.registry import ALONE
+
+    known = [*ALONE, *(f"{scheme}://" for scheme in address.PORTS)]
     return [name for name in known if name.startswith(incomplete)]
 
 

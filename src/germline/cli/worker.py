@@ -118,11 +118,15 @@ def status(
     if where.scheme != "grpc":
         raise InputError(f"{where.scheme} has no master to ask; look with germline show RUN")
     token = addresses.token(token_file)
+    from germline.backends import registry
     from germline.run import engines
 
-    grpc, signed = engines.module_of("grpc"), engines.read_pem(*AUTHORITY, authority)
+    registry.load(where)  # which may not be installed
+    from germline.backends.grpc import fetch_status
+
+    signed = engines.read_pem(*AUTHORITY, authority)
     secure = _secure(where, insecure, authority)
-    reply = grpc.fetch_status(where, token=token, secure=secure, authority=signed)
+    reply = fetch_status(where, token=token, secure=secure, authority=signed)
     if json:
         say_json(_plain(reply))
         return
@@ -174,18 +178,26 @@ def _connector(
     insecure: bool,
 ) -> "Callable[[], Connection]":
     """What makes a connection to the master, for as often as it is needed."""
+    from germline.backends import registry
+    from germline.backends.protocols import HostSettings
     from germline.run import engines
 
-    if where.scheme == "ray":
-        raise InputError("a Ray cluster starts hosts by itself; add a node with: ray start")
-    module = engines.module_of(where.scheme)
-    if where.scheme == "grpc":
-        secure = _secure(where, insecure, authority)
-        signed = engines.read_pem(*AUTHORITY, authority)
-        return lambda: module.GrpcConnection(where, token=token, secure=secure, authority=signed)
-    if authority is not None or insecure:
+    kind = registry.kind_of(where)
+    if kind.cluster:
+        raise InputError(f"{kind.cluster} starts hosts by itself; add a node with: {kind.grows_by}")
+    module = registry.load(where)
+    if not kind.serves and (authority is not None or insecure):
         raise InputError("--authority and --insecure are for grpc; a broker's TLS is in its URL")
-    return lambda: module.CeleryConnection(where, name, processes, appetite=appetite, token=token)
+    settings = HostSettings(
+        where,
+        name,
+        processes,
+        appetite,
+        token,
+        secure=kind.serves and _secure(where, insecure, authority),
+        authority=engines.read_pem(*AUTHORITY, authority),
+    )
+    return lambda: module.connect(settings)
 
 
 def _secure(where: "Address", insecure: bool, authority: Path | None) -> bool:

@@ -22,5 +22,34 @@ all runs share. They are gone when the run is.
 
 from germline.backends.celery.connection import CeleryConnection
 from germline.backends.celery.master import Celery
+from germline.backends.protocols import HostSettings, MasterSettings
 
-__all__ = ["Celery", "CeleryConnection"]
+__all__ = ["Celery", "CeleryConnection", "connect", "make"]
+
+
+def make(settings: MasterSettings) -> Celery:
+    """The engine as a user has asked for it."""
+    place = settings.address
+    assert place is not None
+    if not place.loopback and not place.password:
+        settings.warn(
+            f"{place.redacted}: has no password, and whoever reaches it could change results"
+        )
+    return Celery(
+        place,
+        token=settings.token,
+        workers=settings.workers or 0,
+        device=settings.device,
+        trust=settings.trust,
+    )
+
+
+def connect(settings: HostSettings) -> CeleryConnection:
+    """A host's connection to the broker."""
+    return CeleryConnection(
+        settings.address,
+        settings.name,
+        settings.processes,
+        appetite=settings.appetite,
+        token=settings.token,
+    )

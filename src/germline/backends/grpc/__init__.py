@@ -15,5 +15,30 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # it would write a line for eve
 from germline.backends.grpc.connection import GrpcConnection
 from germline.backends.grpc.master import Grpc
 from germline.backends.grpc.status import fetch_status
+from germline.backends.protocols import HostSettings, MasterSettings
 
-__all__ = ["Grpc", "GrpcConnection", "fetch_status"]
+__all__ = ["Grpc", "GrpcConnection", "connect", "fetch_status", "make"]
+
+
+def make(settings: MasterSettings) -> Grpc:
+    """The engine as a user has asked for it."""
+    assert settings.address is not None
+    return Grpc(
+        settings.address,
+        token=settings.token,
+        certificate=settings.certificate,
+        key=settings.key,
+        workers=settings.workers or 0,
+        device=settings.device,
+        trust=settings.trust,
+    )
+
+
+def connect(settings: HostSettings) -> GrpcConnection:
+    """A host's stream to the master."""
+    return GrpcConnection(
+        settings.address,
+        token=settings.token,
+        secure=settings.secure,
+        authority=settings.authority,
+    )

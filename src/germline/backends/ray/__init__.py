@@ -15,6 +15,14 @@ from importlib.util import find_spec
 if find_spec("ray") is None:
     raise ModuleNotFoundError("No module named 'ray'", name="ray")
 
+from germline.backends.protocols import MasterSettings
 from germline.backends.ray.master import Ray
 
-__all__ = ["Ray"]
+__all__ = ["Ray", "make"]
+
+
+def make(settings: MasterSettings) -> Ray:
+    """The engine as a user has asked for it."""
+    return Ray(
+        settings.address, workers=settings.workers or 0, trust=settings.trust, warn=settings.warn
+    )
