@@ -262,7 +262,7 @@ def build() -> None:
     import numpy as np
 
     from germline import mutation, policies, tasks
-    from germline.tasks import sample
+    from germline.tasks import random_play
 
     def quickest_ms(action: Callable[[], object], rounds: int) -> float:
         times = []
@@ -280,7 +280,7 @@ def build() -> None:
     ):
         task = tasks.make("atari", {"game": "pong", **screen})
         start = time.process_time()
-        reference = sample.observations(task)
+        reference = random_play.observations(task)
         took = time.process_time() - start
         print(f"  reference batch {list(reference.shape)}: {took:.1f} s, once for each process")
         for name, settings in networks:
@@ -288,7 +288,7 @@ def build() -> None:
             for normalise in ({}, {"normalise": "virtual"}):
                 spec = policies.make(name, {"actions": 6, **settings, **normalise})
                 theta = mutation.birth(np.uint32(1), spec.layout())
-                context = sample.context(task, spec)
+                context = random_play.context(task, spec)
                 built = partial(policies.build, spec, theta, context=context)
                 found.append(quickest_ms(built, 25))
             policy = built()

@@ -29,11 +29,11 @@ from germline.address import Address
 from germline.algorithms import generational
 from germline.backends import Dispatcher
 from germline.backends import dispatch as dispatching
-from germline.backends.desk import Desk
-from germline.backends.grpc import Grpc, wire
-from germline.backends.line import PROTOCOL, Hello, Ready, Results, Work
+from germline.backends.grpc import Grpc, codec
+from germline.backends.hosts.coordinator import Coordinator
+from germline.backends.hosts.messages import PROTOCOL, Hello, Ready, Results, Work
+from germline.backends.hosts.roster import Roster
 from germline.backends.protocols import WorkerStatus
-from germline.backends.roster import Roster
 from germline.batches import pack
 from germline.genome import Birth, Gene, Genome
 from germline.messages import Evaluation, Event, Key, Request
@@ -142,13 +142,13 @@ def dispatched(requests: Sequence[Request], found: dict[Key, Evaluation]) -> Non
     assert sum(map(len, dispatcher.run(requests))) == len(requests)
 
 
-def desk() -> tuple[Desk, Any]:
+def coordinator() -> tuple[Coordinator, Any]:
     """The master's side of a connection, with one host that has room for everything."""
-    made = Desk(3600.0)
+    made = Coordinator(3600.0)
     made.open(backends.PROBLEM, "run")
-    seat = made.join(Hello("h", 4096, PROTOCOL, ""), lambda message: None)
-    made.hear(seat, Ready({}))
-    return made, seat
+    member = made.join(Hello("h", 4096, PROTOCOL, ""), lambda message: None)
+    made.hear(member, Ready({}))
+    return made, member
 
 
 @dataclass
@@ -177,25 +177,25 @@ def parts_of(ga: Any, state: Any) -> Parts:  # noqa: ANN401 - an algorithm and i
     count = len(requests)
     batches = [pack(requests[i : i + BATCH]) for i in range(0, count, BATCH)]
     groups = [results[i : i + BATCH] for i in range(0, count, BATCH)]
-    told = [wire.of_worker(Results(tuple(group))).SerializeToString() for group in groups]
-    sent = [next(iter(wire.of_master(Work(b)))).SerializeToString() for b in batches]
+    told = [codec.of_worker(Results(tuple(group))).SerializeToString() for group in groups]
+    sent = [next(iter(codec.of_master(Work(b)))).SerializeToString() for b in batches]
 
-    def given() -> Any:  # noqa: ANN401 - a desk and a seat
-        made, seat = desk()
+    def given() -> Any:  # noqa: ANN401 - a coordinator and a host that has joined
+        made, member = coordinator()
         for batch in batches:
             made.put_in(batch)
-        return made, seat
+        return made, member
 
     def heard() -> None:
-        for made, seat, group in seats.pop():
-            made.hear(seat, Results(tuple(group)))
+        for made, member, group in members.pop():
+            made.hear(member, Results(tuple(group)))
             list(made.taken(0.0))
 
-    give, seats = _give(batches), []
+    give, members = _give(batches), []
     for _ in range(7):
-        made, seat = given()
+        made, member = given()
         made.feed()
-        seats.append([(made, seat, group) for group in groups])
+        members.append([(made, member, group) for group in groups])
     tracemalloc.start()
     held = ga.ask(state)
     memory = tracemalloc.get_traced_memory()[0] / len(held)
@@ -207,11 +207,11 @@ def parts_of(ga: Any, state: Any) -> Parts:  # noqa: ANN401 - an algorithm and i
         dispatch=micros(lambda: dispatched(requests, found), count),
         pack=micros(lambda: [pack(requests[i : i + BATCH]) for i in range(0, count, BATCH)], count),
         write=micros(
-            lambda: [next(iter(wire.of_master(Work(b)))).SerializeToString() for b in batches],
+            lambda: [next(iter(codec.of_master(Work(b)))).SerializeToString() for b in batches],
             count,
         ),
         give=give,
-        read=micros(lambda: [wire.read_worker(wire.parsed(data), "run") for data in told], count),
+        read=micros(lambda: [codec.read_worker(codec.parsed(data), "run") for data in told], count),
         hear=micros(heard, count),
         keep=keep,
         tell=micros(lambda: ga.tell(state, results), count, 3),
@@ -226,7 +226,7 @@ def _give(batches: Sequence[Any]) -> float:
     """Handing out what waits, in microseconds for one evaluation."""
     ready = []
     for _ in range(7):
-        made, _seat = desk()
+        made, _member = coordinator()
         for batch in batches:
             made.put_in(batch)
         ready.append(made)

@@ -15,9 +15,16 @@ from multiprocessing.connection import Connection
 
 
 def start(
-    module: str, environment: Mapping[str, str], descriptors: Sequence[int] = ()
+    module: str,
+    environment: Mapping[str, str],
+    descriptors: Sequence[int] = (),
+    *,
+    quiet: bool = False,
 ) -> tuple[subprocess.Popen[bytes], Connection]:
-    """Start `main(descriptor, parent)` of a module; give the process and this end of its socket."""
+    """Start `main(descriptor, parent)` of a module; give the process and this end of its socket.
+
+    What a `quiet` one writes to its standard error is not seen.
+    """
     mine, theirs = socket.socketpair()
     program = f"import sys; from {module} import main; main(*map(int, sys.argv[1:]))"
     with theirs:
@@ -26,6 +33,7 @@ def start(
             [sys.executable, "-P", "-c", program, str(theirs.fileno()), str(os.getpid())],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL if quiet else None,
             env=dict(environment),
             pass_fds=[theirs.fileno(), *descriptors],
             start_new_session=True,

@@ -17,19 +17,19 @@ from engines import until
 from evolution import POLICY, problem
 from germline import address
 from germline.backends import Dispatcher
-from germline.backends.celery import Celery, CeleryLine, broker, taker, wire
-from germline.backends.celery.broker import Names
-from germline.backends.celery.wire import Seal
-from germline.backends.line import (
+from germline.backends.celery import Celery, CeleryConnection, messages, transport
+from germline.backends.celery.app import TASK
+from germline.backends.celery.names import MEETING, Names
+from germline.backends.celery.signing import Signer
+from germline.backends.hosts.connection import Disconnected, Refused
+from germline.backends.hosts.messages import (
     PROTOCOL,
     Beat,
     Blob,
     Cancel,
-    Disconnected,
     Goodbye,
     Hello,
     Ready,
-    Refused,
     Results,
     Want,
     Welcome,
@@ -76,7 +76,9 @@ class Host(threading.Thread):
     def run(self):
         while not self.over.is_set():
             with contextlib.suppress(Disconnected):
-                self.line = CeleryLine(address.parse(self.url), self.called, 2, token=self.token)
+                self.line = CeleryConnection(
+                    address.parse(self.url), self.called, 2, token=self.token
+                )
                 try:
                     self.serve(self.line)
                 except Refused as error:
@@ -158,7 +160,7 @@ def left_at(server):
             with contextlib.suppress(amqp.NotFound):
                 connection.channel().queue_declare(name, passive=True)
                 found.append(name)
-        for name in (names.exchange, broker.MEETING):
+        for name in (names.exchange, MEETING):
             with contextlib.suppress(amqp.NotFound):
                 connection.channel().exchange_declare(name, "fanout", passive=True)
                 found.append(name)
@@ -176,19 +178,19 @@ TOKENS = (None, "open sesame")
 
 @pytest.mark.parametrize("token", TOKENS)
 def test_a_message_is_read_as_it_was_written(token):
-    message = wire.Said("host", "1", Results((answer(Key("run", 1, 2, 3)), Lost((), "died"))))
-    sealed = Seal(token).close(message)
-    assert Seal(token).open(sealed, wire.said, len(sealed)) == message
-    assert Seal(token).open(sealed, wire.said, len(sealed) - 1) is None
+    message = messages.Said("host", "1", Results((answer(Key("run", 1, 2, 3)), Lost((), "died"))))
+    signed = Signer(token).sign(message)
+    assert Signer(token).read(signed, messages.said, len(signed)) == message
+    assert Signer(token).read(signed, messages.said, len(signed) - 1) is None
 
 
 @pytest.mark.parametrize("given", [None, "another"])
-def test_what_does_not_bear_the_seal_is_nothing(given):
-    sealed = Seal(given).close(wire.Said("host", "1", Beat(1)))
-    assert Seal("open sesame").open(sealed, wire.said, 1000) is None
-    own = bytearray(Seal("open sesame").close(wire.Said("host", "1", Beat(1))))
+def test_what_does_not_bear_the_signature_is_nothing(given):
+    signed = Signer(given).sign(messages.Said("host", "1", Beat(1)))
+    assert Signer("open sesame").read(signed, messages.said, 1000) is None
+    own = bytearray(Signer("open sesame").sign(messages.Said("host", "1", Beat(1))))
     own[-1] ^= 1
-    assert Seal("open sesame").open(bytes(own), wire.said, 1000) is None
+    assert Signer("open sesame").read(bytes(own), messages.said, 1000) is None
 
 
 UNREADABLE = {
@@ -204,23 +206,23 @@ UNREADABLE = {
 
 @pytest.mark.parametrize("case", UNREADABLE)
 def test_what_cannot_be_read_is_nothing(case):
-    for decoder in (wire.said, wire.task, wire.told):
-        assert Seal(None).open(UNREADABLE[case], decoder, 10**6) is None
+    for decoder in (messages.said, messages.task, messages.told):
+        assert Signer(None).read(UNREADABLE[case], decoder, 10**6) is None
 
 
 def litter(server, names):
     """Put what nobody can read wherever it may be found; give how much of it a master hears."""
     bodies = [body for body in UNREADABLE.values() if isinstance(body, bytes)]
     tasks = [
-        ("json", taker.TASK, ["x"]),
-        ("pickle", taker.TASK, [b"x"]),
+        ("json", TASK, ["x"]),
+        ("pickle", TASK, [b"x"]),
         ("germline", "celery.backend_cleanup", []),
-        ("germline", taker.TASK, [b"x"]),
-        ("germline", taker.TASK, [b"x", b"y"]),
-        ("germline", taker.TASK, [7]),
+        ("germline", TASK, [b"x"]),
+        ("germline", TASK, [b"x", b"y"]),
+        ("germline", TASK, [7]),
     ]
     app = celery.Celery(broker=server.url, set_as_current=False)
-    ours = {"content_type": wire.TYPE, "content_encoding": "binary"}
+    ours = {"content_type": messages.TYPE, "content_encoding": "binary"}
     with channel(server) as made:
         fanout = kombu.Exchange(names.exchange, "fanout", durable=False, auto_delete=True)
         fanout(made).declare()
@@ -237,7 +239,7 @@ def litter(server, names):
         queue = kombu.Queue(names.work, no_declare=True)
         for kind, task, arguments in tasks:
             app.send_task(task, arguments, serializer=kind, queue=queue, producer=producer)
-        half = {"headers": {"task": taker.TASK}, "routing_key": names.work}
+        half = {"headers": {"task": TASK}, "routing_key": names.work}
         producer.publish(msgspec.msgpack.encode([[b"x"], {}, {}]), **ours, **half)
     if server.url.startswith("redis"):
         with redis.Redis.from_url(server.url) as client:
@@ -282,7 +284,7 @@ def test_a_batch_that_was_in_the_queue_before_is_reported_and_not_evaluated(serv
     with master(server.url) as backend:
         backend.submit([request])
         place = address.parse(server.url)
-        with broker.connection(place, names) as connection, connection.channel() as made:
+        with transport.connection(place, names) as connection, connection.channel() as made:
             message = until(lambda: made.basic_get(names.work), "it is there")
             made.basic_reject(message.delivery_tag, requeue=True)
         with Host(server.url) as host:
@@ -452,7 +454,10 @@ def test_credentials_are_never_written(capfd, caplog, monkeypatch):
             server.start()
             assert evaluate(backend, batch) == keys_of(batch)
         wrong = server.url.replace("letmein", "opensesame")
-        for refused in (lambda: master(wrong), lambda: CeleryLine(address.parse(wrong), "a", 1)):
+        for refused in (
+            lambda: master(wrong),
+            lambda: CeleryConnection(address.parse(wrong), "a", 1),
+        ):
             with pytest.raises((InputError, Disconnected), match=r":\*\*\*@.* cannot be reached"):
                 refused()
     assert "letmein" not in caplog.text
@@ -471,9 +476,9 @@ def test_a_broker_that_is_not_there_is_one_sentence(scheme):
 
 def test_options_of_a_broker_are_those_of_tls():
     place = address.parse("rediss://h/0?ssl_ca_certs=ca.pem")
-    assert broker.connection(place).ssl["ssl_ca_certs"] == "ca.pem"
+    assert transport.connection(place).ssl["ssl_ca_certs"] == "ca.pem"
     with pytest.raises(InputError, match="ssl_cert_reqs is not one of ssl_ca_certs, ssl_certfile"):
-        broker.connection(address.parse("rediss://h/0?ssl_cert_reqs=none"))
+        transport.connection(address.parse("rediss://h/0?ssl_cert_reqs=none"))
 
 
 def test_runs_of_any_name_have_a_place():

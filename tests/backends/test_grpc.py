@@ -20,20 +20,19 @@ from engines import Host, until
 from germline import files, proof
 from germline.address import Address
 from germline.backends import Dispatcher, Serial
-from germline.backends.grpc import Grpc, GrpcLine, schema, status, wire
-from germline.backends.line import (
+from germline.backends.grpc import Grpc, GrpcConnection, codec, fetch_status, schema
+from germline.backends.hosts.connection import Disconnected, Refused
+from germline.backends.hosts.messages import (
     Beat,
-    Disconnected,
     Hello,
     Leaving,
     Ready,
-    Refused,
     Results,
     Want,
     Welcome,
     Work,
 )
-from germline.backends.relay import Relay
+from germline.backends.hosts.relay import Relay
 from germline.errors import InputError
 from germline.messages import Evaluation, Failure, Key, Lost, Sums
 
@@ -55,7 +54,7 @@ def serving(run=None, **options):
 
 
 def line(master, **options):
-    return GrpcLine(address(master.port, options.pop("host", "127.0.0.1")), **options)
+    return GrpcConnection(address(master.port, options.pop("host", "127.0.0.1")), **options)
 
 
 def heard(made, kind):
@@ -116,8 +115,8 @@ def collected(master, count):
     ],
 )
 def test_results_travel_unchanged(event):
-    told = wire.of_worker(Results((event,))).SerializeToString()
-    assert wire.read_worker(schema.FromWorker.FromString(told), "run") == Results((event,))
+    told = codec.of_worker(Results((event,))).SerializeToString()
+    assert codec.read_worker(schema.FromWorker.FromString(told), "run") == Results((event,))
 
 
 def test_the_compiled_protocol_is_that_of_the_source(tmp_path):
@@ -265,7 +264,7 @@ def test_a_port_that_is_taken_is_refused_in_a_sentence():
 def test_onlookers_are_told_how_it_is_going():
     with serving(token="secret") as (master, run), joined(master, token="secret") as host:
         asked = {"token": "secret", "secure": False, "authority": None}
-        reply = status(address(master.port), **asked)
+        reply = fetch_status(address(master.port), **asked)
         assert (reply.run, reply.evaluations, len(reply.workers)) == ("run", 0, 1)
         assert math.isnan(reply.best)
         requests = requests_of(run)[:3]
@@ -281,13 +280,13 @@ def test_onlookers_are_told_how_it_is_going():
             )
         )
         collected(master, 3)
-        reply = status(address(master.port), **asked)
+        reply = fetch_status(address(master.port), **asked)
         assert (reply.evaluations, reply.best) == (3, 3.0)
         assert reply.workers[0].done == 3
         genome = files.from_json(reply.genome.encode()).genome
         assert genome == requests[1].genome
         with pytest.raises(InputError, match="token is missing or wrong"):
-            status(address(master.port), **(asked | {"token": None}))
+            fetch_status(address(master.port), **(asked | {"token": None}))
 
 
 def test_a_host_gets_no_more_than_it_can_hold():
@@ -297,7 +296,7 @@ def test_a_host_gets_no_more_than_it_can_hold():
             master.submit([request])
         works = []
         until(lambda: works.extend(m for m in host.receive()) or len(works) >= 4, "four are there")
-        reply = status(address(master.port), token=None, secure=False, authority=None)
+        reply = fetch_status(address(master.port), token=None, secure=False, authority=None)
         assert (len(works), reply.waiting, reply.workers[0].holds) == (4, 8, 4)
 
 
@@ -321,7 +320,7 @@ def test_a_large_blob_arrives_whole():
     with serving() as (master, _), joined(master) as host:
         digest = master.put(blob)
         host.send(Want(digest))
-        from germline.backends.line import Blob
+        from germline.backends.hosts.messages import Blob
 
         assert heard(host, Blob).data == blob
         host.send(Want("0" * 64))
@@ -352,7 +351,7 @@ class TestTheRelay:
             thread.join()
 
     def test_it_evaluates_until_it_has_done_enough(self):
-        from germline.backends.relay import Limits
+        from germline.backends.hosts.relay import Limits
 
         with serving() as (master, run):
             limits = Limits(tasks=41)
@@ -453,12 +452,12 @@ def test_ten_thousand_strange_inputs_change_nothing():
         heard(host, Work)
         held = requests[0].key
         good = Results((Evaluation(held, (9.0,), (1,), (1,), "t"),))
-        hello = wire.of_worker(Hello("other", 1, 1, "test")).SerializeToString()
+        hello = codec.of_worker(Hello("other", 1, 1, "test")).SerializeToString()
         seeds = [
-            wire.of_worker(message).SerializeToString()
+            codec.of_worker(message).SerializeToString()
             for message in (good, Ready({}), Beat(1), Want("0" * 64), Leaving(), good)
         ]
-        alien = wire.of_worker(Hello("other", 1, 7, "test")).SerializeToString()
+        alien = codec.of_worker(Hello("other", 1, 7, "test")).SerializeToString()
         token = [("authorization", "Bearer secret")]
         with grpc.insecure_channel(f"127.0.0.1:{master.port}") as channel:
             work = channel.stream_stream(f"/{schema.SERVICE}/Work")
@@ -503,7 +502,7 @@ def test_ten_thousand_strange_inputs_change_nothing():
 def test_the_problem_survives_its_journey():
     for name in RUNS:
         problem = resolved(RUNS[name]).problem
-        (told,) = wire.of_master(Welcome("run", problem, problem.spec_hash, 20.0))
-        welcome = wire.read_master(schema.FromMaster.FromString(told.SerializeToString()), "")
+        (told,) = codec.of_master(Welcome("run", problem, problem.spec_hash, 20.0))
+        welcome = codec.read_master(schema.FromMaster.FromString(told.SerializeToString()), "")
         assert welcome.problem.spec_hash == welcome.spec_hash == problem.spec_hash
         assert msgspec.json.encode(welcome.problem) == msgspec.json.encode(problem)

@@ -13,7 +13,7 @@ import games  # noqa: F401 - registers its tasks
 from conformance.test_backends import RUNS, answers, digest, requests_of, resolved
 from engines import children, until
 from germline.backends import Dispatcher, Processes, Serial, processes
-from germline.backends.process import Worker
+from germline.backends.worker_handle import WorkerHandle
 from germline.errors import InputError
 from germline.messages import Evaluation, Failure, Key, Lost
 
@@ -27,7 +27,7 @@ def answer(number):
 
 
 def holding(*batches):
-    worker = Worker("w", None, None, accelerated=True)
+    worker = WorkerHandle("w", None, None, accelerated=True)
     worker.batches.extend(tuple(map(key, batch)) for batch in batches)
     return worker
 
@@ -89,7 +89,7 @@ def test_one_that_ends_is_not_sent_anything_more():
     mine, theirs = socket.socketpair()  # which is still open: a child of the worker may have it
     with theirs:
         process = subprocess.Popen(["sleep", "1000"])
-        worker = Worker("w", process, Connection(mine.detach()))
+        worker = WorkerHandle("w", process, Connection(mine.detach()))
         worker.start()
         worker.frames.put((b"b", bytes(1 << 24)))
         theirs.recv(1, socket.MSG_PEEK)  # it is being sent, and nobody takes it

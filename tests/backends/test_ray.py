@@ -14,7 +14,7 @@ from conformance.test_backends import RUNS, resolved
 from conformance.test_engines import LONG, serial_digest, small
 from engines import CONTINUE, KILL, STOP, OfRay, Running, children, until
 from germline.address import Address
-from germline.backends.ray import Ray, wire
+from germline.backends.ray import Ray, messages
 from germline.errors import InputError
 from ray_cluster import RayCluster
 
@@ -139,10 +139,10 @@ def test_nodes_that_others_use_are_told_of_and_passed_over():
 def test_a_node_that_refuses_ends_nothing_while_there_are_others():
     warnings = []
     backend = Ray(warn=warnings.append)
-    backend._hear(wire.Gone("one", 1, "ale-py is not here"))
+    backend._hear(messages.Gone("one", 1, "ale-py is not here"))
     assert list(backend.results(0.01)) == []
     assert warnings == ["one: does not work: ale-py is not here"]
-    backend._hear(wire.Gone("other", 0, "ale-py is not here"))
+    backend._hear(messages.Gone("other", 0, "ale-py is not here"))
     with pytest.raises(InputError, match="backend: ale-py is not here"):
         list(backend.results(0.01))
 

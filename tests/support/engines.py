@@ -382,7 +382,7 @@ class OfRay(Engine):
             self.host()
 
     def interrupt(self):
-        self.made._process.kill()  # Ray's own end of it
+        self.made._driver.process.kill()  # Ray's own end of it
 
     def mine(self):
         return {self.cluster.program.pid}

@@ -1,19 +1,20 @@
 """What stands for engines whose servers a test does without."""
 
+from functools import partial
+
 from germline.backends import Serial
-from germline.run import engines
+
+KINDS = {"grpc": "Grpc", "celery": "Celery", "ray": "Ray"}
 
 
 class Recorder:
-    """Stands for the modules of engines elsewhere: keeps what is made, which works here."""
+    """Stands for the engines of other machines: keeps what is made, which works here."""
 
     def __init__(self, monkeypatch):
         self.made = []
-        monkeypatch.setattr(engines, "module_of", lambda scheme: self)
+        for module, kind in KINDS.items():
+            monkeypatch.setattr(f"germline.backends.{module}.{kind}", partial(self._make, kind))
 
-    def __getattr__(self, kind):
-        def make(place, **settings):
-            self.made.append((kind, place, settings))
-            return Serial()
-
-        return make
+    def _make(self, kind, place, **settings):
+        self.made.append((kind, place, settings))
+        return Serial()

@@ -3,7 +3,7 @@
 from functools import partial
 
 from germline.__main__ import main
-from germline.run import engines
+from germline.backends import processes
 
-engines.Processes = partial(engines.Processes, together=True)
+processes.Processes = partial(processes.Processes, together=True)
 main()

@@ -9,12 +9,11 @@ import math
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
 
-from germline.backends.answers import fault
 from germline.backends.audit import Audit
+from germline.backends.pending import Pending, by_family
 from germline.backends.protocols import Backend, host_of
+from germline.backends.validate import fault
 from germline.messages import Evaluation, Failure, Key, Lost, Request, Result
 
 BATCH_SECONDS = 0.5  # long enough to make a message cheap, short enough to lose little
@@ -28,69 +27,6 @@ PATIENCE = 600.0
 MOMENT = 0.2
 
 More = Callable[[int], Sequence[Request]]
-
-
-class _Out(NamedTuple):
-    """A request that has been given out, in which batch, and of how many episodes that was."""
-
-    request: Request
-    due: float
-    episodes: int
-    batch: int
-
-
-@dataclass
-class _Round:
-    """The requests of one call: those that wait, those to be tried again, those under way."""
-
-    total: float  # episodes; endless where there are always more
-    waiting: deque[Request]
-    again: deque[list[Request]] = field(default_factory=deque)
-    out: dict[Key, _Out] = field(default_factory=dict)
-    tries: dict[Key, int] = field(default_factory=dict)
-    episodes: int = 0  # that are out
-    given: int = 0  # batches, so far
-    left: dict[int, int] = field(default_factory=dict)  # requests out, by batch
-    avoid: dict[Key, str] = field(default_factory=dict)  # who has answered, and is not to again
-    failed: dict[Key, Failure] = field(default_factory=dict)  # by one worker; another is asked
-
-    def batch(self, size: int, family: int) -> list[Request]:
-        """The next requests, of about `size` episodes; what was lost goes first.
-
-        Siblings that share products are not parted: one of another family ends a batch of at least
-        `family` requests.
-        """
-        if self.again:
-            return self.again.popleft()
-        batch: list[Request] = []
-        while self.waiting and size > 0:
-            if 0 < family <= len(batch) and _parent(self.waiting[0]) != _parent(batch[-1]):
-                break
-            batch.append(self.waiting.popleft())
-            size -= len(batch[-1].episode_seeds)
-        return batch
-
-    def give(self, batch: list[Request], due: float, episodes: int) -> None:
-        """Note that a batch is out."""
-        self.given += 1
-        for request in batch:
-            self.out[request.key] = _Out(request, due, episodes, self.given)
-        self.left[self.given] = len(batch)
-        self.episodes += episodes
-
-    def take(self, key: Key) -> _Out | None:
-        """Note that a request is out no longer."""
-        given = self.out.pop(key, None)
-        if given is not None:
-            self.episodes -= len(given.request.episode_seeds)
-            self.left[given.batch] -= 1
-            if not self.left[given.batch]:
-                del self.left[given.batch]
-        return given
-
-    def unfinished(self) -> bool:
-        """Whether there is anything left to do or to wait for."""
-        return bool(self.waiting or self.again or self.out)
 
 
 class Dispatcher:
@@ -151,37 +87,39 @@ class Dispatcher:
         What was retracted is answered again.
         """
         # Siblings travel together: the worker then has their parent at hand.
-        order = deque(sorted(requests, key=_family))
+        order = deque(sorted(requests, key=by_family))
         total = math.inf if more else sum(len(request.episode_seeds) for request in requests)
-        now = _Round(total, order)
+        pending = Pending(total, order)
         if self.audit is not None:
             self.audit.begin(endless=more is not None)
         while not stopped():
-            if self._hand_out(now, more):
+            if self._hand_out(pending, more):
                 yield []
-            if not now.unfinished():
+            if not pending.unfinished():
                 return
-            yield [*self._answers(now), *self._overdue(now)]
+            yield [*self._answers(pending), *self._overdue(pending)]
 
-    def _hand_out(self, now: _Round, more: More | None) -> bool:
+    def _hand_out(self, pending: Pending, more: More | None) -> bool:
         """Keep a few batches under way for every worker; say whether there was anything to do."""
         handed = False
         slots = max(1, self._capacity())
-        share = math.ceil(min(now.total / slots, 2**31))
+        share = math.ceil(min(pending.total / slots, 2**31))
         size = max(1, min(share, max(int(self._size), 2 * self.siblings)))
         # By episodes, and by batches too: while a few large ones are out, none shall wait.
-        while (room := IN_FLIGHT * slots * size - now.episodes) > 0 or len(
-            now.left
+        while (room := IN_FLIGHT * slots * size - pending.episodes) > 0 or len(
+            pending.left
         ) < IN_FLIGHT * slots:
-            if more is not None and not now.waiting:
-                now.waiting.extend(sorted(more(max(room, size)), key=_family))
-            batch = now.batch(size, self.siblings)
+            if more is not None and not pending.waiting:
+                pending.waiting.extend(sorted(more(max(room, size)), key=by_family))
+            batch = pending.batch(size, self.siblings)
             if not batch:
                 break
             episodes = sum(len(request.episode_seeds) for request in batch)
-            patience = self.patience * 2 ** max(now.tries.get(r.key, 0) for r in batch)
-            now.give(batch, self._worked + max(patience, 20 * episodes * self._seconds), episodes)
-            self.backend.submit(batch, now.avoid.get(batch[0].key, ""))
+            patience = self.patience * 2 ** max(pending.tries.get(r.key, 0) for r in batch)
+            pending.give(
+                batch, self._worked + max(patience, 20 * episodes * self._seconds), episodes
+            )
+            self.backend.submit(batch, pending.avoid.get(batch[0].key, ""))
             handed = True
         return handed
 
@@ -199,54 +137,54 @@ class Dispatcher:
             self._looked = moment
         return self._slots
 
-    def _answers(self, now: _Round) -> list[Result]:
+    def _answers(self, pending: Pending) -> list[Result]:
         """What the backend has to say, the first word about each request."""
         answers: list[Result] = []
         took: dict[int, list[float]] = {}
         for event in self.backend.results(MOMENT):
             if isinstance(event, Lost):
-                answers += self._lost(now, event)
+                answers += self._lost(pending, event)
                 continue
-            given = now.take(event.key)
+            given = pending.take(event.key)
             if given is None:
                 continue
             request = given.request
             if host_of(event.worker) in self.quarantined:
-                now.again.append([request])
+                pending.again.append([request])
             elif isinstance(event, Failure):
-                answers += self._failed(now, request, event)
+                answers += self._failed(pending, request, event)
             elif wrong := fault(event, request, self.inputs):
                 self._strike(host_of(event.worker), wrong)
-                now.avoid[request.key] = event.worker
-                answers += self._again(now, [request], wrong)
+                pending.avoid[request.key] = event.worker
+                answers += self._again(pending, [request], wrong)
             else:
                 seconds = event.seconds / len(event.returns) * given.episodes
                 took.setdefault(given.episodes, []).append(seconds)
-                answers += self._audited(now, request, event)
+                answers += self._audited(pending, request, event)
         for episodes, found in took.items():
             self._learn(episodes, sum(found) / len(found), len(found))
         return answers
 
-    def _lost(self, now: _Round, event: Lost) -> list[Result]:
+    def _lost(self, pending: Pending, event: Lost) -> list[Result]:
         """Give out again what was lost; if somebody is to be avoided, alone."""
-        lost = [out.request for key in event.keys if (out := now.take(key))]
+        lost = [out.request for key in event.keys if (out := pending.take(key))]
         if event.blamed:
-            return self._again(now, lost, event.reason)
-        now.again.extend([r] for r in lost if r.key in now.avoid)
-        now.waiting.extendleft(r for r in lost if r.key not in now.avoid)
+            return self._again(pending, lost, event.reason)
+        pending.again.extend([r] for r in lost if r.key in pending.avoid)
+        pending.waiting.extendleft(r for r in lost if r.key not in pending.avoid)
         return []
 
-    def _failed(self, now: _Round, request: Request, failure: Failure) -> list[Result]:
+    def _failed(self, pending: Pending, request: Request, failure: Failure) -> list[Result]:
         """Ask another host before it is believed that an individual cannot be scored.
 
         Where a host lacks something, everyone fails there. Processes of one machine are alike.
         """
-        if "/" in failure.worker and self._hosts > 1 and request.key not in now.failed:
-            now.failed[request.key] = failure
-            now.avoid[request.key] = failure.worker
-            now.again.append([request])
+        if "/" in failure.worker and self._hosts > 1 and request.key not in pending.failed:
+            pending.failed[request.key] = failure
+            pending.avoid[request.key] = failure.worker
+            pending.again.append([request])
             return []
-        return self._audited(now, request, failure)
+        return self._audited(pending, request, failure)
 
     def _strike(self, host: str, wrong: str) -> None:
         """Note what a worker did wrong; too often is enough."""
@@ -255,26 +193,26 @@ class Dispatcher:
         if self._strikes[host] >= STRIKES:
             self._quarantine(host)
 
-    def _audited(self, now: _Round, request: Request, answer: Result) -> list[Result]:
+    def _audited(self, pending: Pending, request: Request, answer: Result) -> list[Result]:
         """The answer, unless another worker is to give it too."""
-        if isinstance(answer, Evaluation) and (failure := now.failed.pop(request.key, None)):
+        if isinstance(answer, Evaluation) and (failure := pending.failed.pop(request.key, None)):
             host = host_of(failure.worker)
             self._strike(host, f"failed where another did not: {failure.reason}")
         if self.audit is None:
             return [answer]
         verdict = self.audit.hear(request, answer, elsewhere=self._others > 1)
         if verdict.again:
-            now.avoid[request.key] = answer.worker
-            now.tries.pop(request.key, None)
-            now.again.append([request])
+            pending.avoid[request.key] = answer.worker
+            pending.tries.pop(request.key, None)
+            pending.again.append([request])
         for host, found in verdict.convicted.items():
             if host not in self.quarantined:
                 self.warn(found)
                 self._quarantine(host)
             # What it had answered before is not believed either.
-            again = [r for r in self.audit.answered_by(host) if r.key not in now.out]
+            again = [r for r in self.audit.answered_by(host) if r.key not in pending.out]
             self.retract([r.key for r in again])
-            now.again.extend([r] for r in again)
+            pending.again.extend([r] for r in again)
         return [] if verdict.answer is None else [verdict.answer]
 
     def _quarantine(self, host: str) -> None:
@@ -295,25 +233,25 @@ class Dispatcher:
         self._size = min(size, LARGEST)
         self._seconds = seconds / episodes
 
-    def _overdue(self, now: _Round) -> list[Result]:
+    def _overdue(self, pending: Pending) -> list[Result]:
         """Give up on workers that do not answer."""
         self._capacity()
         if self._worked < self._checked + MOMENT:
             return []
         self._checked = self._worked
-        late = [out.request for out in now.out.values() if out.due < self._worked]
+        late = [out.request for out in pending.out.values() if out.due < self._worked]
         if not late:
             return []
         for request in late:
-            now.take(request.key)
+            pending.take(request.key)
         self.backend.cancel([request.key for request in late])
         return [
             failure
             for request in late
-            for failure in self._again(now, [request], "no answer in time")
+            for failure in self._again(pending, [request], "no answer in time")
         ]
 
-    def _again(self, now: _Round, requests: list[Request], reason: str) -> list[Result]:
+    def _again(self, pending: Pending, requests: list[Request], reason: str) -> list[Result]:
         """Try a lost batch again, in halves until the one to blame is alone.
 
         A request that was alone, and lost, so many times is a failure.
@@ -322,19 +260,11 @@ class Dispatcher:
             return []
         if len(requests) > 1:
             half = len(requests) // 2
-            now.again.extend((requests[:half], requests[half:]))
+            pending.again.extend((requests[:half], requests[half:]))
             return []
         key = requests[0].key
-        count = now.tries[key] = now.tries.get(key, 0) + 1
+        count = pending.tries[key] = pending.tries.get(key, 0) + 1
         if count >= self.attempts:
-            return self._audited(now, requests[0], Failure(key, reason, count))
-        now.again.append(requests)
+            return self._audited(pending, requests[0], Failure(key, reason, count))
+        pending.again.append(requests)
         return []
-
-
-def _family(request: Request) -> tuple[str, Key]:
-    return _parent(request), request.key
-
-
-def _parent(request: Request) -> str:
-    return request.genome.parent_digest or ""

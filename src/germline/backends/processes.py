@@ -16,9 +16,9 @@ import msgspec
 from germline import child, xla
 from germline import device as devices
 from germline.address import PARENT, TOKEN, URL
-from germline.backends.process import Worker
-from germline.backends.protocols import WorkerStatus
+from germline.backends.protocols import MasterSettings, WorkerStatus
 from germline.backends.worker import Hello
+from germline.backends.worker_handle import WorkerHandle
 from germline.batches import Batch, pack
 from germline.blobs import BlobCache
 from germline.device import LANES, Device
@@ -94,7 +94,7 @@ class Processes:
         self.trust = trust
         self._problem: Problem | None = None
         self.blobs = BlobCache()
-        self._workers: list[Worker] = []
+        self._workers: list[WorkerHandle] = []
         self._waiting: deque[Batch] = deque()
         self._alone: set[Key] = set()  # their batches are evaluated with no other beside them
         self._started = 0
@@ -236,7 +236,7 @@ class Processes:
             else:
                 worker.ignored = len(worker.batches)
 
-    def _start(self) -> Worker:
+    def _start(self) -> WorkerHandle:
         assert self._problem is not None
         kind = self.platform if self.accelerated else "process"
         name = f"{kind}-{self._started}"
@@ -246,7 +246,7 @@ class Processes:
             own = dict(devices.settings(self.platform, exact=self._problem.arithmetic == "exact"))
         environment = {**xla.cache_settings(), **without_secrets(), **own, WORKER: "1"}
         process, pipe = child.start("germline.backends.worker", environment)
-        worker = Worker(name, process, pipe, accelerated=self.accelerated)
+        worker = WorkerHandle(name, process, pipe, accelerated=self.accelerated)
         worker.start()
         path = tuple(sys.path) if self.trust else ()
         hands = self.cores if self.accelerated else 0
@@ -256,7 +256,7 @@ class Processes:
             worker.frames.put((b"b", blob))
         return worker
 
-    def _replace(self, worker: Worker) -> Iterator[Event]:
+    def _replace(self, worker: WorkerHandle) -> Iterator[Event]:
         """A worker has died: another takes its place, and its requests are reported."""
         code = worker.end()
         self._deaths = 0 if worker.ready else self._deaths + 1
@@ -289,9 +289,16 @@ class Processes:
             worker.batches.append(batch.keys)
             worker.frames.put((b"r", encode(batch)))
 
-    def _full(self, worker: Worker) -> bool:
+    def _full(self, worker: WorkerHandle) -> bool:
         """Whether a worker is not to have the next batch yet."""
         if not worker.accelerated:
             return len(worker.batches) >= IN_FLIGHT
         beside = worker.held.union(self._waiting[0].keys) if self._alone else ()
         return bool(worker.batches) and not self._alone.isdisjoint(beside)
+
+
+def make(settings: MasterSettings) -> Processes:
+    """The engine as a user has asked for it."""
+    return Processes(
+        settings.workers, trust=settings.trust, device=settings.device, slots=settings.slots
+    )

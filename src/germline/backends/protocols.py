@@ -1,10 +1,14 @@
 """What an engine must do."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
 
+from germline.address import Address
+from germline.backends.hosts.connection import Connection
+from germline.device import Device
 from germline.messages import Event, Key, Problem, Request
 
 
@@ -59,6 +63,53 @@ class Backend(Protocol):
     def __enter__(self) -> "Backend": ...
 
     def __exit__(self, *_: object) -> None: ...
+
+
+@dataclass(frozen=True)
+class MasterSettings:
+    """What a user may have said about an engine; each takes what it knows.
+
+    `certificate` and `key` are PEM; `warn` hears what may be a mistake.
+    """
+
+    address: Address | None = None
+    workers: int | None = None
+    device: Device = "auto"
+    slots: int | None = None
+    token: str | None = None
+    certificate: bytes | None = None
+    key: bytes | None = None
+    trust: bool = False
+    warn: Callable[[str], None] = lambda text: None
+
+
+@dataclass(frozen=True)
+class HostSettings:
+    """What a host was told: by whom it is to be known, and how the master is reached.
+
+    It has so many `processes`, each of which takes `appetite` batches as one. `secure` is by TLS;
+    `authority` signs the master's certificate, in PEM.
+    """
+
+    address: Address
+    name: str
+    processes: int
+    appetite: int = 1
+    token: str | None = None
+    secure: bool = False
+    authority: bytes | None = None
+
+
+class EngineModule(Protocol):
+    """The module of an engine, as `registry` finds it."""
+
+    def make(self, settings: MasterSettings) -> Backend:
+        """Make the engine, for a master."""
+        ...
+
+    def connect(self, settings: HostSettings) -> Connection:
+        """Reach the master from a host, once; an engine that has no hosts is never asked."""
+        ...
 
 
 def host_of(worker: str) -> str:

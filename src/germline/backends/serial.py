@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from germline.backends.protocols import WorkerStatus
+from germline.backends.protocols import MasterSettings, WorkerStatus
 from germline.blobs import BlobCache
 from germline.messages import Event, Key, Problem, Request
 
@@ -67,3 +67,8 @@ class Serial:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def make(settings: MasterSettings) -> Serial:
+    """The engine as a user has asked for it."""
+    return Serial(trust=settings.trust)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from germline import child, xla
-from germline.backends.line import Bell
+from germline.backends.wakeup import Wakeup
 from germline.batches import decode_batch, unpack
 from germline.genome import Genome
 from germline.messages import Event, Key, Lost, Problem, Request, encode
@@ -117,15 +117,15 @@ def _all_at_once(
     from germline.backends.accelerated import Accelerated
 
     frames: Frames = SimpleQueue()
-    bell = Bell()
-    threading.Thread(target=_listen, args=(master, frames, bell), daemon=True).start()
+    wakeup = Wakeup()
+    threading.Thread(target=_listen, args=(master, frames, wakeup), daemon=True).start()
     with contextlib.closing(Accelerated(evaluator, hello.hands, hello.lanes)) as player:
         master.send_bytes(b"r" + msgspec.json.encode(evaluator.proof))
         turn = 0
         while True:
             events: list[Event] = []
             heard = False  # to be told even if there is nothing else to say
-            bell.silence()
+            wakeup.clear()
             while not frames.empty() or not (player.busy or events or heard):
                 frame = frames.get()
                 if frame is None:
@@ -141,24 +141,24 @@ def _all_at_once(
                 elif kind == b"l":
                     events += player.drain()
             if player.busy and not heard:
-                events += player.turn(bell.wake)
+                events += player.turn(wakeup.wake)
             if events or heard:
                 master.send_bytes(b"e" + encode(tuple(events)))
                 turn += 1
                 xla.settle(turn)
 
 
-def _listen(master: Connection, frames: Frames, bell: Bell | None = None) -> None:
+def _listen(master: Connection, frames: Frames, wakeup: Wakeup | None = None) -> None:
     """Take frames off the socket at once: two sides that only send would wait for each other."""
     try:
         while True:
             frames.put((master.recv_bytes(), master.recv_bytes()))
-            if bell is not None:
-                bell.ring()
+            if wakeup is not None:
+                wakeup.set()
     except (EOFError, OSError):
         frames.put(None)
-        if bell is not None:
-            bell.ring()
+        if wakeup is not None:
+            wakeup.set()
 
 
 def _one_thread() -> None:

@@ -105,10 +105,10 @@ def slurm(
         )
     options.prepare(trust)
     from germline import presets
+    from germline.backends import registry
     from germline.deploy import slurm as deploy
-    from germline.run import engines
 
-    engines.module_of("grpc")  # how nodes talk; it may not be installed
+    registry.load("grpc")  # how nodes talk; it may not be installed
     given = presets.read(spec, options.pairs(set_ or []))
     folder = out or Path("runs") / given.name
     place = folder.absolute()

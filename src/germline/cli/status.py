@@ -29,11 +29,15 @@ def status(
     if where.scheme != "grpc":
         raise InputError(f"{where.scheme} has no master to ask; look with germline show RUN")
     token = addresses.token(token_file)
+    from germline.backends import registry
     from germline.run import engines
 
-    grpc, signed = engines.module_of("grpc"), engines.read_pem(*AUTHORITY, authority)
+    registry.load(where)  # which may not be installed
+    from germline.backends.grpc import fetch_status
+
+    signed = engines.read_pem(*AUTHORITY, authority)
     secure = is_secure(where, insecure, authority)
-    reply = grpc.status(where, token=token, secure=secure, authority=signed)
+    reply = fetch_status(where, token=token, secure=secure, authority=signed)
     if json:
         say_json(_plain(reply))
         return

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from germline.address import Address
-    from germline.backends.line import Line
+    from germline.backends.hosts.connection import Connection
 
 AUTHORITY = "--authority", "certificate"
 
@@ -78,13 +78,13 @@ def worker(
         options.prepare(trust)
         import re
 
-        from germline.backends import line as lines
+        from germline.backends.hosts.messages import NAME
+        from germline.backends.hosts.relay import Limits, Relay
         from germline.backends.processes import cores, hands
-        from germline.backends.relay import Limits, Relay
         from germline.device import LANES, choose
 
         called = name or f"{_host()}-{os.getpid()}-{secrets.token_hex(2)}"
-        if not re.fullmatch(lines.NAME, called):
+        if not re.fullmatch(NAME, called):
             raise InputError(f"--name: {called!r} is not up to 100 letters, digits, '.', '_', '-'")
         chosen = options.device(device)
         accelerated = choose(chosen) != "cpu"
@@ -121,20 +121,28 @@ def _connector(
     token: str | None,
     authority: Path | None,
     insecure: bool,
-) -> "Callable[[], Line]":
-    """What makes a line to the master, for as often as it is needed."""
+) -> "Callable[[], Connection]":
+    """What makes a connection to the master, for as often as it is needed."""
+    from germline.backends import registry
+    from germline.backends.protocols import HostSettings
     from germline.run import engines
 
-    if where.scheme == "ray":
-        raise InputError("a Ray cluster starts hosts by itself; add a node with: ray start")
-    module = engines.module_of(where.scheme)
-    if where.scheme == "grpc":
-        secure = is_secure(where, insecure, authority)
-        signed = engines.read_pem(*AUTHORITY, authority)
-        return lambda: module.GrpcLine(where, token=token, secure=secure, authority=signed)
-    if authority is not None or insecure:
+    kind = registry.kind_of(where)
+    if kind.cluster:
+        raise InputError(f"{kind.cluster} starts hosts by itself; add a node with: {kind.grows_by}")
+    module = registry.load(where)
+    if not kind.serves and (authority is not None or insecure):
         raise InputError("--authority and --insecure are for grpc; a broker's TLS is in its URL")
-    return lambda: module.CeleryLine(where, name, processes, appetite=appetite, token=token)
+    settings = HostSettings(
+        where,
+        name,
+        processes,
+        appetite,
+        token,
+        secure=kind.serves and is_secure(where, insecure, authority),
+        authority=engines.read_pem(*AUTHORITY, authority),
+    )
+    return lambda: module.connect(settings)
 
 
 def is_secure(where: "Address", insecure: bool, authority: Path | None) -> bool:

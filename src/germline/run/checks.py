@@ -3,6 +3,7 @@
 from typing import Any
 
 from germline import operators
+from germline.backends import registry
 from germline.errors import InputError
 from germline.run.spec import Spec
 from germline.tasks import random_play
@@ -70,8 +71,9 @@ def engine(spec: Spec) -> None:
     """Refuse settings that have no meaning for an engine, and to serve all the world by mistake."""
     given, place = spec.backend, spec.backend.address
     scheme = place.scheme if place is not None else given.name
+    kind = registry.kind_of(scheme)
     for name in ("certificate", "key", "insecure"):
-        if getattr(given, name) and scheme != "grpc":
+        if getattr(given, name) and not kind.serves:
             instead = f"; use {scheme}s:// for TLS" if scheme in ("amqp", "redis") else ""
             raise InputError(f"backend.{name}: is for grpc addresses, not for {scheme}{instead}")
     if given.token_file is not None and scheme == "ray":
@@ -81,7 +83,7 @@ def engine(spec: Spec) -> None:
     if (given.certificate is None) != (given.key is None):
         one, other = ("certificate", "key") if given.key is None else ("key", "certificate")
         raise InputError(f"backend.{one}: needs backend.{other}, too")
-    exposed = scheme == "grpc" and place is not None and not place.loopback
+    exposed = kind.serves and place is not None and not place.loopback
     if exposed and given.certificate is None and not given.insecure:
         raise InputError(
             "backend.name: others can reach this address, so give backend.certificate and "

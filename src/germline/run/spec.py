@@ -33,6 +33,7 @@ import msgspec
 from germline import address
 from germline import settings as written
 from germline.address import Address
+from germline.backends import registry
 from germline.device import Device
 from germline.errors import InputError
 from germline.files import MAX_SIBLINGS, Arithmetic
@@ -43,7 +44,6 @@ from germline.run.stop import Stop
 
 FORMAT = 1
 MAX_BYTES = 2**16
-HERE = ("serial", "processes", "ray")  # engines that need no address
 
 Module = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_.]*\Z", max_length=200)]
 Title = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")]
@@ -81,10 +81,10 @@ class Engine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     audit: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
 
     def __post_init__(self) -> None:
-        if self.name in HERE:
+        if self.name in registry.ALONE:
             return
         if not any(sign in self.name for sign in ":/@"):
-            hint = written.nearest(self.name, HERE)
+            hint = written.nearest(self.name, registry.ALONE)
             given = f"{self.name[:64]!r} is neither one of them nor an address"
             raise InputError(f"name: {given}, such as grpc://127.0.0.1:50051; {hint}")
         try:
@@ -95,7 +95,7 @@ class Engine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def address(self) -> Address | None:
         """Where others are met, if it is not this machine alone that works."""
-        return None if self.name in HERE else address.parse(self.name)
+        return None if self.name in registry.ALONE else address.parse(self.name)
 
     @property
     def public(self) -> "Engine":
@@ -210,9 +210,10 @@ def _without_meaning(overrides: Mapping[str, Any]) -> dict[str, None]:
     name = overrides.get("backend.name")
     if not isinstance(name, str):
         return {}
-    here = () if ":" in name and not name.startswith("ray:") else ("token_file",)
-    tls = () if name.startswith("grpc:") else ("certificate", "key", "insecure")
-    return {f"backend.{field}": None for field in here + tls}
+    kind = registry.BY_NAME.get(name.partition(":")[0].lower())
+    token = () if kind is not None and kind.token else ("token_file",)
+    tls = () if kind is not None and kind.serves else ("certificate", "key", "insecure")
+    return {f"backend.{field}": None for field in token + tls}
 
 
 def _holds_none(value: object) -> bool:

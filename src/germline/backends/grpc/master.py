@@ -16,11 +16,12 @@ import grpc
 import grpc.aio
 
 from germline.address import Address
-from germline.backends.desk import Desk, Fault, Seat, Stranger
-from germline.backends.grpc import schema, wire
-from germline.backends.grpc.standing import Standing
-from germline.backends.line import LEASE, FromMaster, FromWorker
-from germline.backends.local import Local
+from germline.backends.grpc import codec, schema
+from germline.backends.grpc.status import Progress
+from germline.backends.hosts.admission import Fault, Rejected
+from germline.backends.hosts.coordinator import Coordinator, Member
+from germline.backends.hosts.local import LocalHost
+from germline.backends.hosts.messages import LEASE, FromMaster, FromWorker
 from germline.backends.protocols import WorkerStatus
 from germline.batches import Batch, pack
 from germline.device import Device
@@ -88,14 +89,14 @@ class Grpc:
         self.token = token
         self.certificate = certificate
         self.key = key
-        self.local = Local(workers, device=device, token=token, trust=trust)
+        self.local = LocalHost(workers, device=device, token=token, trust=trust)
         self.port = 0  # that is listened to, once it is open
         self.refused = 0  # streams, so far
-        self._desk = Desk(lease)
+        self._coordinator = Coordinator(lease)
         self._inner = 0  # the port for processes of this machine
         self._problem: Problem | None = None
         self._run = ""
-        self._standing = Standing()
+        self._progress = Progress()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._server: grpc.aio.Server | None = None
@@ -104,7 +105,7 @@ class Grpc:
     def open(self, problem: Problem, run: str = "") -> None:
         """Listen, and let hosts join from now on."""
         self._problem, self._run = problem, run
-        self._desk.open(problem, run)
+        self._coordinator.open(problem, run)
         opened: SimpleQueue[Exception | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._serve, args=(opened,), daemon=True)
         self._thread.start()
@@ -118,36 +119,36 @@ class Grpc:
     def submit(self, batch: Sequence[Request], avoid: str = "") -> None:
         """Give a batch to a host that has room, or keep it until one has."""
         for request in batch:
-            self._standing.ask(request)
+            self._progress.ask(request)
         self._pass_on(pack(batch, avoid))
 
     def results(self, timeout: float) -> Iterator[Event]:
         """Give what hosts have sent, and what was lost with them."""
-        self.local.check(self._desk.roster.known)
-        for event in self._desk.taken(timeout):
-            self._standing.note(event)
+        self.local.check(self._coordinator.roster.known)
+        for event in self._coordinator.taken(timeout):
+            self._progress.note(event)
             yield event
 
     def cancel(self, keys: Iterable[Key]) -> None:
         """Forget what waits, and tell hosts to forget the rest."""
         given_up = set(keys)
         for key in given_up:
-            self._standing.forget(key)
+            self._progress.forget(key)
         self._pass_on(given_up)
 
     def ban(self, host: str) -> None:
         """Send a host away for good."""
         if host == self.local.name:
             self.local.close()
-        self._do(self._desk.ban, host)
+        self._do(self._coordinator.ban, host)
 
     def put(self, blob: bytes) -> str:
         """Keep a blob for hosts that ask for it."""
-        return self._desk.blobs.put(blob)
+        return self._coordinator.blobs.put(blob)
 
     def workers(self) -> list[WorkerStatus]:
         """The hosts that have joined."""
-        return self._desk.roster.status()
+        return self._coordinator.roster.status()
 
     def close(self) -> None:
         """Say goodbye, and stop listening."""
@@ -164,8 +165,8 @@ class Grpc:
         self.close()
 
     def _pass_on(self, work: Batch | set[Key]) -> None:
-        if self._desk.put_in(work):
-            self._do(self._desk.feed)
+        if self._coordinator.put_in(work):
+            self._do(self._coordinator.feed)
 
     # From here on, all is done by the thread of the asyncio loop.
 
@@ -197,7 +198,7 @@ class Grpc:
         self._server = server = grpc.aio.server(options=OPTIONS)
         methods = {
             "Work": grpc.stream_stream_rpc_method_handler(
-                self._work, wire.parsed, schema.FromMaster.SerializeToString
+                self._work, codec.parsed, schema.FromMaster.SerializeToString
             ),
             "Status": grpc.unary_unary_rpc_method_handler(
                 self._status, lambda asked: asked, schema.StatusReply.SerializeToString
@@ -218,24 +219,24 @@ class Grpc:
 
     async def _stop(self) -> None:
         assert self._server is not None
-        self._desk.farewell()
+        self._coordinator.farewell()
         await self._server.stop(GRACE)
 
     async def _watch(self) -> None:
         """Give up hosts that are silent."""
         while True:
-            await asyncio.sleep(self._desk.roster.lease / 10)
-            self._desk.look()
+            await asyncio.sleep(self._coordinator.roster.lease / 10)
+            self._coordinator.look()
 
     async def _work(self, messages: AsyncIterator[Any], context: Context) -> None:
         """One host, from its first word to its last."""
-        seat: Seat | None = None
+        member: Member | None = None
         outbox: Outbox = asyncio.Queue()
         try:
             self._admit(context)
-            seat = self._desk.join(self._read(await context.read()), outbox.put_nowait)
+            member = self._coordinator.join(self._read(await context.read()), outbox.put_nowait)
             writer = asyncio.create_task(self._write(outbox, context))
-            reader = asyncio.create_task(self._listen(seat, context))
+            reader = asyncio.create_task(self._listen(member, context))
             try:
                 await asyncio.wait((writer, reader), return_when="FIRST_COMPLETED")
             finally:
@@ -243,16 +244,16 @@ class Grpc:
                 reader.cancel()
                 ended = await asyncio.gather(writer, reader, return_exceptions=True)
             for error in ended:
-                if isinstance(error, Stranger):
+                if isinstance(error, Rejected):
                     raise error
         except grpc.aio.InternalError:
             return  # it hung up while it was spoken to
-        except Stranger as error:
+        except Rejected as error:
             self.refused += 1
             await context.abort(CODES[error.fault], str(error))
         finally:
-            if seat is not None:
-                self._desk.gone(seat, "hung up")
+            if member is not None:
+                self._coordinator.gone(member, "hung up")
 
     def _admit(self, context: Context) -> None:
         """Refuse those that cannot show the token."""
@@ -260,35 +261,35 @@ class Grpc:
             return
         shown = dict(context.invocation_metadata() or ()).get("authorization", "")
         if not hmac.compare_digest(_bytes(shown), f"Bearer {self.token}".encode()):
-            raise Stranger(Fault.TOKEN, "the token is missing or wrong")
+            raise Rejected(Fault.TOKEN, "the token is missing or wrong")
 
     def _read(self, told: Any) -> FromWorker:  # noqa: ANN401 - protobuf
         if told is grpc.aio.EOF:
-            raise Stranger(Fault.WORDS, "hung up without a word")
+            raise Rejected(Fault.WORDS, "hung up without a word")
         try:
-            return wire.read_worker(told, self._run)
+            return codec.read_worker(told, self._run)
         except InputError as error:
-            raise Stranger(Fault.WORDS, str(error)) from None
+            raise Rejected(Fault.WORDS, str(error)) from None
 
     async def _write(self, outbox: Outbox, context: Context) -> None:
         while (message := await outbox.get()) is not None:
-            for told in wire.of_master(message):
+            for told in codec.of_master(message):
                 await context.write(told)
 
-    async def _listen(self, seat: Seat, context: Context) -> None:
+    async def _listen(self, member: Member, context: Context) -> None:
         while (told := await context.read()) is not grpc.aio.EOF:
-            self._desk.hear(seat, self._read(told))
+            self._coordinator.hear(member, self._read(told))
 
     async def _status(self, _: object, context: Context) -> Any:  # noqa: ANN401 - protobuf
         """How things are, for onlookers."""
         try:
             self._admit(context)
-        except Stranger as error:
+        except Rejected as error:
             await context.abort(CODES[error.fault], str(error))
         assert self._problem is not None
-        reply = self._standing.reply(self._run, self._problem)
-        reply.waiting = self._desk.waiting
-        for host in list(self._desk.roster.hosts.values()):
+        reply = self._progress.reply(self._run, self._problem)
+        reply.waiting = self._coordinator.waiting
+        for host in list(self._coordinator.roster.hosts.values()):
             silent = time.monotonic() - host.heard
             reply.workers.add(
                 name=host.name,

@@ -1,4 +1,4 @@
-"""A host on a node of the cluster: an actor that carries the words of a relay."""
+"""A host on a node of the cluster: a relay inside of a Ray actor."""
 
 import os
 import sys
@@ -9,26 +9,27 @@ from queue import Empty, SimpleQueue
 
 import ray
 
-from germline.backends.line import Bell, FromMaster, FromWorker
-from germline.backends.ray import wire
-from germline.backends.relay import Relay
+from germline.backends.hosts.messages import FromMaster, FromWorker
+from germline.backends.hosts.relay import Relay
+from germline.backends.ray import messages
+from germline.backends.wakeup import Wakeup
 from germline.errors import InputError
 
 HEAR = 1.0  # seconds until a host that has nothing to say says so
 
 
-class ActorLine:
-    """A relay's end: what the master has told, and what it is to hear."""
+class ActorConnection:
+    """The relay's end: what the master has told, and what it is to hear."""
 
     def __init__(self, outbox: SimpleQueue[FromWorker]) -> None:
         self.outbox = outbox
         self.inbox: deque[FromMaster] = deque()
-        self.bell = Bell()
-        self.wake = self.bell.wake
+        self.wakeup = Wakeup()
+        self.wake = self.wakeup.wake
 
     def receive(self) -> list[FromMaster]:
         """Give what has come in."""
-        self.bell.silence()
+        self.wakeup.clear()
         found = []
         while self.inbox:
             found.append(self.inbox.popleft())
@@ -40,7 +41,7 @@ class ActorLine:
 
     def close(self) -> None:
         """What was sent is still heard."""
-        self.bell.close()
+        self.wakeup.close()
 
 
 class NodeHost:
@@ -49,7 +50,7 @@ class NodeHost:
     def __init__(self, name: str, processes: int, trust: bool, path: tuple[str, ...]) -> None:
         sys.path += [place for place in path if place not in sys.path]
         self._outbox: SimpleQueue[FromWorker] = SimpleQueue()
-        self._line: ActorLine | None = None
+        self._connection: ActorConnection | None = None
         self._relay = Relay(self._connect, name, processes, trust=trust, device="auto")
         self._refused = ""
         threading.Thread(target=self._work, daemon=True).start()
@@ -57,26 +58,26 @@ class NodeHost:
     @ray.method(concurrency_group="hear")
     def hear(self) -> tuple[list[bytes], str]:
         """What the host has to say, and why it will not work, if so."""
-        messages: list[bytes] = []
+        said: list[bytes] = []
         limit = time.monotonic() + HEAR
         while not self._refused and (left := limit - time.monotonic()) > 0:
             try:
-                messages.append(wire.encode(self._outbox.get(timeout=0 if messages else left)))
+                said.append(messages.encode(self._outbox.get(timeout=0 if said else left)))
             except Empty:
                 break
-        return messages, self._refused
+        return said, self._refused
 
     @ray.method(concurrency_group="tell")
     def tell(self, instance: str, message: bytes) -> None:
         """Something for this instance; what was meant for one before it is nothing now."""
-        line = self._line
-        if instance == self._relay.instance and line is not None:
-            line.inbox.append(wire.from_master.decode(message))
-            line.bell.ring()
+        connection = self._connection
+        if instance == self._relay.instance and connection is not None:
+            connection.inbox.append(messages.from_master.decode(message))
+            connection.wakeup.set()
 
-    def _connect(self) -> ActorLine:
-        self._line = ActorLine(self._outbox)
-        return self._line
+    def _connect(self) -> ActorConnection:
+        self._connection = ActorConnection(self._outbox)
+        return self._connection
 
     def _work(self) -> None:
         try:

@@ -36,7 +36,9 @@ def individual(incomplete: str) -> list[str]:
 
 def backend(incomplete: str) -> list[str]:
     """Engines of this machine, and what addresses of others begin with."""
-    known = ["serial", "processes", "ray", *(f"{scheme}://" for scheme in address.PORTS)]
+    from germline.backends.registry import ALONE
+
+    known = [*ALONE, *(f"{scheme}://" for scheme in address.PORTS)]
     return [name for name in known if name.startswith(incomplete)]
 
 

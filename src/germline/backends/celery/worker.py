@@ -9,74 +9,20 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import celery
-import msgspec
 from celery.bootsteps import RUN
 from celery.concurrency.thread import TaskPool
 from celery.exceptions import Reject, WorkerShutdown
 from celery.worker.consumer import Consumer
-from kombu import serialization
 from kombu.asynchronous import set_event_loop
 
 from germline.address import Address
-from germline.backends.celery import broker, wire
-from germline.backends.celery.broker import Names
+from germline.backends.celery import messages
+from germline.backends.celery.app import TASK, application
+from germline.backends.celery.names import Names
 
-TASK = "germline.evaluate"
-HEARTBEAT = 10.0  # seconds
 PATIENCE = 10.0  # seconds for a worker to end
 
 Take = Callable[[bytes, bool], bool]
-
-serialization.register(
-    "germline",
-    msgspec.msgpack.encode,
-    msgspec.msgpack.decode,
-    content_type=wire.TYPE,
-    content_encoding="binary",
-)
-
-
-class _App(celery.Celery):  # type: ignore[misc]
-    """Celery at one broker, whatever the environment says."""
-
-    address: Address
-    names: Names
-
-    def connection_for_read(self, url: Any = None, heartbeat: float = 0, **_: Any) -> Any:  # noqa: ANN401
-        return broker.connection(self.address, self.names, heartbeat)
-
-    connection_for_write = connection_for_read
-
-
-def application(address: Address, names: Names) -> Any:  # noqa: ANN401 - Celery
-    """A Celery application for the queue of a run."""
-    app = _App(
-        "germline", set_as_current=False, loader="celery.loaders.app:AppLoader", fixups=set()
-    )
-    app.address, app.names = address, names
-    app.conf.update(
-        accept_content=["germline"],
-        task_serializer="germline",
-        result_backend="disabled://",
-        task_ignore_result=True,
-        task_queues=[broker.work_queue(names)],
-        task_default_queue=names.work,
-        task_create_missing_queues=False,
-        task_acks_late=True,
-        task_reject_on_worker_lost=True,
-        worker_prefetch_multiplier=1,
-        worker_enable_remote_control=False,
-        worker_send_task_events=False,
-        worker_hijack_root_logger=False,
-        worker_redirect_stdouts=False,
-        worker_detect_quorum_queues=False,
-        worker_cancel_long_running_tasks_on_connection_loss=False,
-        broker_heartbeat=HEARTBEAT,
-        broker_connection_retry=False,
-        broker_connection_retry_on_startup=False,
-    )
-    return app
 
 
 class _Careful(Consumer):  # type: ignore[misc]
@@ -112,7 +58,7 @@ class _Silent:
 
 def _is_task(message: Any) -> bool:  # noqa: ANN401 - kombu
     headers = message.headers
-    if message.content_type != wire.TYPE or len(message.body) > wire.FROM_MASTER:
+    if message.content_type != messages.TYPE or len(message.body) > messages.FROM_MASTER:
         return False
     if not isinstance(headers, dict) or headers.get("task") != TASK:
         return False
@@ -131,7 +77,7 @@ def _is_task(message: Any) -> bool:  # noqa: ANN401 - kombu
     )
 
 
-class Taker:
+class CeleryWorker:
     """Calls `take` with what is found in the queue and whether it was there before, in threads.
 
     At most `count` calls are under way. One that gives True acknowledges the message, otherwise it

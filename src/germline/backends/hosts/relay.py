@@ -1,4 +1,4 @@
-"""A host at work: some processes behind one connection to a master.
+"""The host's side, behind `germline worker`: some processes and one connection to a master.
 
 The relay keeps its processes busy with what the master sends and passes on what they answer. When
 the connection is lost it tries again, and goes on with the same processes if the problem is the
@@ -16,20 +16,18 @@ from multiprocessing.connection import wait
 import msgspec
 
 import germline
-from germline.backends.line import (
+from germline.backends.hosts.connection import Connection, Disconnected, Refused
+from germline.backends.hosts.messages import (
     LEASE,
     PROTOCOL,
     Beat,
     Blob,
     Cancel,
-    Disconnected,
     FromMaster,
     Goodbye,
     Hello,
     Leaving,
-    Line,
     Ready,
-    Refused,
     Results,
     Want,
     Welcome,
@@ -67,17 +65,29 @@ class Counts:
 
     evaluations: int = 0
     failures: int = 0
-    lost: int = 0
-    connections: int = 0
     started: float = field(default_factory=time.monotonic)
+
+    def note(self, events: list[Event]) -> None:
+        """Count what was answered."""
+        for event in events:
+            self.evaluations += not isinstance(event, Lost)
+            self.failures += isinstance(event, Failure)
+
+    def __str__(self) -> str:
+        minutes = (time.monotonic() - self.started) / 60
+        rate = self.evaluations / max(60 * minutes, 1e-9)
+        return (
+            f"{self.evaluations:,} evaluations, {rate:,.1f}/s, {self.failures} failures, "
+            f"{minutes:.0f} min"
+        )
 
 
 class Relay:
-    """`connect` gives a line to the master; `say` is told how things are, a line at a time."""
+    """`connect` makes a connection to the master; `say` is told how things are, line by line."""
 
     def __init__(
         self,
-        connect: Callable[[], Line],
+        connect: Callable[[], Connection],
         name: str,
         processes: int,
         *,
@@ -112,14 +122,13 @@ class Relay:
         try:
             while not self._finished(stopped):
                 try:
-                    line = self.connect()
-                    self.counts.connections += 1
+                    master = self.connect()
                     begun = time.monotonic()
                     try:
-                        self._serve(line, stopped)
+                        self._serve(master, stopped)
                     finally:
                         self._drop()
-                        line.close()
+                        master.close()
                         if time.monotonic() > begun + LASTING:
                             pause = BACKOFF[0]
                 except Disconnected as error:
@@ -130,42 +139,42 @@ class Relay:
         finally:
             self._close()
 
-    def _serve(self, line: Line, stopped: Callable[[], bool]) -> None:
+    def _serve(self, master: Connection, stopped: Callable[[], bool]) -> None:
         """One connection, until it is lost, the run is over, or it is time to go."""
         version = germline.__version__
         appetite = LANES if self.accelerated else 1
-        line.send(Hello(self.name, self.processes, PROTOCOL, version, self.instance, appetite))
+        master.send(Hello(self.name, self.processes, PROTOCOL, version, self.instance, appetite))
         self._spoke = told = time.monotonic()
         self._ready = False
         while not self._finished(stopped):
-            for message in line.receive():
+            for message in master.receive():
                 if isinstance(message, Goodbye):
                     if message.reason:
                         raise Refused(message.reason)
                     self.say("the run is over, or pauses")
                     self._rest(BACKOFF[0], stopped)
                     return
-                self._take(line, message)
-            events = self._events(line)
+                self._take(master, message)
+            events = self._events(master)
             if self._pool is not None and self._pool.proof is not None and not self._ready:
                 self._ready = True
-                line.send(Ready(self._pool.proof))
-            self._speak(line, events)
+                master.send(Ready(self._pool.proof))
+            self._speak(master, events)
             if time.monotonic() > told + HEALTH:
                 self.say(self._health())
                 told = time.monotonic()
-        self._leave(line)
+        self._leave(master)
 
-    def _speak(self, line: Line, events: list[Event]) -> None:
+    def _speak(self, master: Connection, events: list[Event]) -> None:
         """Pass on what was answered; if that is nothing for a while, let it be heard of."""
         for part in _parts(events):
-            line.send(Results(part))
+            master.send(Results(part))
             self._spoke = time.monotonic()
         if time.monotonic() > self._spoke + self._lease / 5:
-            line.send(Beat(self.processes))
+            master.send(Beat(self.processes))
             self._spoke = time.monotonic()
 
-    def _take(self, line: Line, message: FromMaster) -> None:
+    def _take(self, master: Connection, message: FromMaster) -> None:
         if isinstance(message, Welcome):
             self._welcome(message)
         elif isinstance(message, Work):
@@ -175,14 +184,14 @@ class Relay:
             if sha256(message.data) == message.digest:
                 self._pool_of().put(message.data)
             else:
-                self._lacking(line, message.digest)
+                self._lacking(master, message.digest)
         elif isinstance(message, Cancel) and self._pool is not None:
             keys = set(message.keys)
             self._waiting = [rest for b in self._waiting if (rest := b.without(keys)).children]
             self._pool.cancel(keys)
-        self._forward(line)
+        self._forward(master)
 
-    def _forward(self, line: Line) -> None:
+    def _forward(self, master: Connection) -> None:
         """Give batches to the processes, and ask for the blobs they lack."""
         if not self._waiting:
             return
@@ -197,17 +206,17 @@ class Relay:
             for digest in missing:
                 if digest not in self._wanted:
                     self._wanted.add(digest)
-                    line.send(Want(digest))
+                    master.send(Want(digest))
         self._waiting = still
 
-    def _lacking(self, line: Line, digest: str) -> None:
+    def _lacking(self, master: Connection, digest: str) -> None:
         """Give up batches that need a blob which nobody has."""
         lost = [batch for batch in self._waiting if digest in batch.blobs]
         self._waiting = [batch for batch in self._waiting if digest not in batch.blobs]
         reason = f"blob {digest[:16]} is not to be had"
         events: list[Event] = [Lost(batch.keys, reason) for batch in lost]
         self._note(events)
-        line.send(Results(tuple(events)))
+        master.send(Results(tuple(events)))
 
     def _welcome(self, message: Welcome) -> None:
         """Start processes for a problem, or keep those that work on the same."""
@@ -234,26 +243,22 @@ class Relay:
         self._pool = Processes(self.processes, trust=self.trust, device=self.device)
         self._pool.open(problem)
 
-    def _events(self, line: Line) -> list[Event]:
-        """What the processes answer, waiting a moment for them or for the line."""
+    def _events(self, master: Connection) -> list[Event]:
+        """What the processes answer, waiting a moment for them or for the master."""
         if self._pool is None:
-            wait([line.wake], MOMENT)
+            wait([master.wake], MOMENT)
             return []
         if not self._ready or self._waiting or self._pool.under_way():
             self._busy = time.monotonic()
-        self._pool.wake = line.wake
+        self._pool.wake = master.wake
         events = list(self._pool.results(MOMENT))
         self._note(events)
         return events
 
     def _note(self, events: list[Event]) -> None:
-        for event in events:
-            if isinstance(event, Lost):
-                self.counts.lost += len(event.keys)
-            else:
-                self._busy = time.monotonic()
-                self.counts.failures += isinstance(event, Failure)
-                self.counts.evaluations += 1
+        self.counts.note(events)
+        if any(not isinstance(event, Lost) for event in events):
+            self._busy = time.monotonic()
 
     def _finished(self, stopped: Callable[[], bool]) -> bool:
         """Whether it is time to go."""
@@ -265,22 +270,22 @@ class Relay:
             self.reason = f"nothing to do for {self.limits.idle:g} s"
         return bool(self.reason)
 
-    def _leave(self, line: Line) -> None:
+    def _leave(self, master: Connection) -> None:
         """Finish what is being worked on, hand back the rest, and go."""
-        line.send(Leaving())
+        master.send(Leaving())
         if self._pool is None:
             return
         handed = [Lost(batch.keys, "handed back", blamed=False) for batch in self._waiting]
         self._waiting = []
-        line.send(Results((*handed, *self._pool.leave())))
+        master.send(Results((*handed, *self._pool.leave())))
         limit = time.monotonic() + self.limits.drain
         while self._pool.workers() and time.monotonic() < limit:
-            late = [m.batch.keys for m in line.receive() if isinstance(m, Work)]
+            late = [m.batch.keys for m in master.receive() if isinstance(m, Work)]
             events: list[Event] = [Lost(keys, "handed back", blamed=False) for keys in late]
-            self._speak(line, [*events, *self._events(line)])
+            self._speak(master, [*events, *self._events(master)])
         left = tuple(key for keys in self._pool.under_way() for key in keys)
         if left:
-            line.send(Results((Lost(left, "handed back", blamed=False),)))
+            master.send(Results((Lost(left, "handed back", blamed=False),)))
 
     def _drop(self) -> None:
         """Forget what a lost connection had asked for; what is being worked on is finished."""
@@ -300,14 +305,8 @@ class Relay:
             time.sleep(min(MOMENT, seconds))
 
     def _health(self) -> str:
-        counts = self.counts
-        minutes = (time.monotonic() - counts.started) / 60
-        rate = counts.evaluations / max(60 * minutes, 1e-9)
         here = 0 if self._pool is None else sum(map(len, self._pool.under_way()))
-        return (
-            f"{self.processes} processes, {here} requests here, {counts.evaluations:,} "
-            f"evaluations, {rate:,.1f}/s, {counts.failures} failures, {minutes:.0f} min"
-        )
+        return f"{self.processes} processes, {here} requests here, {self.counts}"
 
     def _close(self) -> None:
         if self._pool is not None:

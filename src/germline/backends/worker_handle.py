@@ -17,7 +17,7 @@ from germline.messages import Event, Key, Lost, encode
 
 
 @dataclass
-class Worker:
+class WorkerHandle:
     """A process, its end of the socket, and the batches it has been sent."""
 
     name: str

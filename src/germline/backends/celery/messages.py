@@ -1,25 +1,16 @@
-"""What travels through the broker: the words of `line`, and a few that only this engine needs.
+"""What travels through the broker: what all hosts say, and a few words that a queue needs."""
 
-All of it is msgpack. With a token, a seal stands before every message: its HMAC-SHA256. What does
-not bear the right seal, is too long or cannot be read is nothing.
-"""
-
-import hashlib
-import hmac
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import msgspec
 
-from germline.backends.line import NAME, Blob, FromWorker, Goodbye, Welcome
+from germline.backends.hosts.messages import NAME, Blob, FromWorker, Goodbye, Welcome
 from germline.batches import Batch
 from germline.messages import Key
 
 TYPE = "application/x-msgpack"
-SEAL = 32  # bytes
 FROM_WORKER = 16 * 2**20  # the longest message of a host, in bytes
 FROM_MASTER = 256 * 2**20
-
-Read = TypeVar("Read")
 
 
 class Took(msgspec.Struct, frozen=True, array_like=True, tag="took"):
@@ -102,31 +93,3 @@ encode = msgspec.msgpack.Encoder().encode
 said = msgspec.msgpack.Decoder(Said)
 task = msgspec.msgpack.Decoder(Task)
 told: msgspec.msgpack.Decoder[FromMaster] = msgspec.msgpack.Decoder(FromMaster)
-
-
-class Seal:
-    """Marks messages by a secret that master and hosts share, if they do."""
-
-    def __init__(self, token: str | None) -> None:
-        self._key = None if token is None else hashlib.sha256(token.encode()).digest()
-
-    def close(self, message: msgspec.Struct) -> bytes:
-        """Write a message."""
-        data = encode(message)
-        return data if self._key is None else hmac.digest(self._key, data, "sha256") + data
-
-    def open(
-        self, body: object, decoder: msgspec.msgpack.Decoder[Read], longest: int
-    ) -> Read | None:
-        """Read a message, if it is one."""
-        if not isinstance(body, bytes | memoryview) or len(body) > longest:
-            return None
-        data = memoryview(body)
-        if self._key is not None:
-            mark, data = data[:SEAL], data[SEAL:]
-            if not hmac.compare_digest(mark, hmac.digest(self._key, data, "sha256")):
-                return None
-        try:
-            return decoder.decode(data)
-        except (msgspec.MsgspecError, ValueError, RecursionError):
-            return None

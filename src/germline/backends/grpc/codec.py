@@ -1,4 +1,4 @@
-"""Messages as protobuf: what `line` says in structs, said as germline.proto has it.
+"""Messages as protobuf: the structs of `hosts.messages`, written as germline.proto has them.
 
 Keys travel without the run, which a connection is about as a whole.
 """
@@ -10,7 +10,7 @@ import msgspec
 from google.protobuf.message import DecodeError
 
 from germline.backends.grpc import schema
-from germline.backends.line import (
+from germline.backends.hosts.messages import (
     Beat,
     Blob,
     Cancel,

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from germline.backends.celery.wire import Task
+from germline.backends.celery.messages import Task
+from germline.backends.hosts.roster import Host
 from germline.backends.protocols import host_of
-from germline.backends.roster import Host
 from germline.batches import pack
 from germline.messages import Event, Key, Lost, Request
 
@@ -32,7 +32,7 @@ class _Given:
     passed: float | None = None  # when it was first seen to be in the queue no more
 
 
-class Ledger:
+class Outstanding:
     """Of one `session` of a master."""
 
     def __init__(self, session: str) -> None:

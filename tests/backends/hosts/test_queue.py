@@ -1,8 +1,8 @@
 """Who gets the next batch."""
 
 from evolution import POLICY
-from germline.backends.handout import HandOut
-from germline.backends.roster import Host
+from germline.backends.hosts.queue import BatchQueue
+from germline.backends.hosts.roster import Host
 from germline.batches import merged, pack, unpack
 from germline.genome import Birth, Gene, Genome
 from germline.messages import Key, Request
@@ -25,7 +25,7 @@ def handed(made, *, others=True):
 
 
 def with_waiting(*batches):
-    made = HandOut()
+    made = BatchQueue()
     made.waiting.extend(batches)
     return made
 

@@ -1,4 +1,4 @@
-"""The program between the master and a Ray cluster: actors on all nodes, and their words.
+"""The driver, as Ray calls the program that joins a cluster: it carries words to its nodes.
 
 It keeps an actor on every node that has cores, as nodes come and go. Each is always asked what it
 has to say; what the master says is passed on at once.
@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any
 
-from germline.backends.ray import wire
-from germline.backends.ray.wire import Connected, Dial, Dismissed, Gone, Held, Said, Told
+from germline.backends.ray import messages
+from germline.backends.ray.messages import Connected, Dial, Dismissed, Gone, Held, Said, Told
 from germline.child import die_with
 
 MOMENT = 0.2
@@ -48,7 +48,7 @@ class _Node:
     held: bool = False
 
 
-class Switchboard:
+class Driver:
     """`master` is the socket to whom all of this is for."""
 
     def __init__(self, master: Connection, dial: Dial) -> None:
@@ -78,9 +78,9 @@ class Switchboard:
                 self._looked = time.monotonic()
             self._hear()
 
-    def _say(self, message: wire.FromSwitchboard) -> None:
+    def _say(self, message: messages.FromDriver) -> None:
         try:
-            self._master.send_bytes(wire.encode(message))
+            self._master.send_bytes(messages.encode(message))
         except OSError:
             raise MasterGone from None
 
@@ -184,14 +184,14 @@ class Switchboard:
             if node is None:
                 continue
             try:
-                messages, refused = self._ray.get(answer)
+                said, refused = self._ray.get(answer)
             except self._ray.exceptions.RayError:
                 self._drop(name)
                 self._say(Gone(name, len(self._nodes)))
                 continue
             node.begun = True
-            if messages:
-                self._say(Said(name, tuple(messages)))
+            if said:
+                self._say(Said(name, tuple(said)))
             if refused:
                 self._dismissed.add(name)
                 self._drop(name)
@@ -212,12 +212,12 @@ class Switchboard:
         except MasterGone:
             self._end()
         finally:
-            os._exit(1)  # a switchboard that does not listen is worse than none
+            os._exit(1)  # a driver that does not listen is worse than none
 
     def _pass_on(self) -> None:
         while True:
             try:
-                message = wire.from_desk.decode(self._master.recv_bytes())
+                message = messages.to_driver.decode(self._master.recv_bytes())
             except (EOFError, OSError):
                 raise MasterGone from None
             if isinstance(message, Told):
@@ -254,11 +254,11 @@ def main(descriptor: int, parent: int) -> None:
     """The program: it is told whom to dial, and ends with its master."""
     die_with(parent)
     with Connection(descriptor) as master:
-        dial = wire.from_desk.decode(master.recv_bytes())
+        dial = messages.to_driver.decode(master.recv_bytes())
         assert isinstance(dial, Dial)
         try:
-            Switchboard(master, dial).run()
+            Driver(master, dial).run()
         except MasterGone:
             return
         except Exception as error:  # Ray has no common kind for what is wrong with a cluster
-            master.send_bytes(wire.encode(Connected(f"{type(error).__name__}: {error}")))
+            master.send_bytes(messages.encode(Connected(f"{type(error).__name__}: {error}")))

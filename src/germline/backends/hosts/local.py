@@ -1,4 +1,4 @@
-"""Processes of the master's own machine, for engines whose workers come from elsewhere."""
+"""A host on the master's own machine, for engines whose hosts come from elsewhere."""
 
 import os
 import secrets
@@ -13,7 +13,7 @@ from germline.errors import InputError
 REFUSED = 2  # the exit code of a host that will not work
 
 
-class Local:
+class LocalHost:
     """A host of `count` processes beside the master, joined as any other; none if that is 0.
 
     What it must know is in its environment: a command line can be read by everyone.

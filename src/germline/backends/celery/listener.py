@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from germline.address import Address
-from germline.backends.celery import wire
-from germline.backends.celery.broker import MEETING, Names
-from germline.backends.celery.link import Gone, Link
-from germline.backends.celery.taker import HEARTBEAT
-from germline.backends.celery.wire import Announcement, Seal, Told
-from germline.backends.line import Blob, Goodbye, Welcome
+from germline.backends.celery import messages
+from germline.backends.celery.app import HEARTBEAT
+from germline.backends.celery.broker import Broker, Gone
+from germline.backends.celery.messages import Announcement, Told
+from germline.backends.celery.names import MEETING, Names
+from germline.backends.celery.signing import Signer
+from germline.backends.hosts.messages import Blob, Goodbye, Welcome
 from germline.blobs import BlobCache
 
 MOMENT = 0.2
@@ -34,29 +35,29 @@ class Master:
         return (time.monotonic() - self.heard) / self.welcome.lease
 
 
-class Ear:
+class Listener:
     """Listens in a thread of its own, and passes on what matters to a host by `put`.
 
     It joins the first master that it hears of, and stays with it while that lives.
     """
 
     def __init__(
-        self, address: Address, name: str, life: str, seal: Seal, put: Callable[[object], None]
+        self, address: Address, name: str, life: str, signer: Signer, put: Callable[[object], None]
     ) -> None:
         self.master: Master | None = None
         self.blobs = BlobCache(2)  # that were sent, maybe for others
         self.dropped = 0  # messages that were none
         self._name = name
         self._life = life
-        self._seal = seal
+        self._signer = signer
         self._put = put
         self._messages: deque[Any] = deque()
         self._closed = False
-        self._link = Link(address, HEARTBEAT)
+        self._broker = Broker(address, HEARTBEAT)
         try:
-            self._link.listen(MEETING, f"{MEETING}.{life}", self._messages.append)
+            self._broker.listen(MEETING, f"{MEETING}.{life}", self._messages.append)
         except Gone:
-            self._link.close()
+            self._broker.close()
             raise
         self._thread = threading.Thread(target=self._listen, daemon=True)
         self._thread.start()
@@ -70,21 +71,21 @@ class Ear:
         beat = time.monotonic()
         try:
             while not self._closed:
-                self._link.drain(MOMENT)
+                self._broker.drain(MOMENT)
                 while self._messages:
                     self._hear(self._messages.popleft())
                 if time.monotonic() > beat + 1:
-                    self._link.beat()
+                    self._broker.beat()
                     beat = time.monotonic()
         except Gone as error:
             self._put(error)
         finally:
-            self._link.close()
+            self._broker.close()
 
     def _hear(self, message: Any) -> None:  # noqa: ANN401 - kombu
         told = None
-        if message.content_type == wire.TYPE:
-            told = self._seal.open(message.body, wire.told, wire.FROM_MASTER)
+        if message.content_type == messages.TYPE:
+            told = self._signer.read(message.body, messages.told, messages.FROM_MASTER)
         if told is None:
             self.dropped += 1
         elif isinstance(told, Announcement):
@@ -102,7 +103,7 @@ class Ear:
         if master is None:
             names = Names(told.welcome.run)
             name = f"{names.exchange}.{self._life}"
-            self._link.listen(names.exchange, name, self._messages.append)
+            self._broker.listen(names.exchange, name, self._messages.append)
             master = Master(told.session, names, told.welcome, time.monotonic())
             self.master = master
         if told.session == master.session:

@@ -13,12 +13,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from germline.address import Address
-from germline.backends.celery import wire
-from germline.backends.celery.ear import Ear
-from germline.backends.celery.holding import Held, Holding
-from germline.backends.celery.link import Gone, Link
-from germline.backends.celery.taker import Taker
-from germline.backends.celery.wire import (
+from germline.backends.celery import messages
+from germline.backends.celery.broker import Broker, Gone
+from germline.backends.celery.listener import Listener
+from germline.backends.celery.messages import (
     Accepted,
     Announcement,
     Declined,
@@ -26,15 +24,16 @@ from germline.backends.celery.wire import (
     Left,
     Returned,
     Said,
-    Seal,
     Stored,
     Took,
 )
-from germline.backends.line import (
-    Bell,
+from germline.backends.celery.signing import Signer
+from germline.backends.celery.unacked import Held, Unacked
+from germline.backends.celery.worker import CeleryWorker
+from germline.backends.hosts.connection import Disconnected
+from germline.backends.hosts.messages import (
     Blob,
     Cancel,
-    Disconnected,
     FromMaster,
     FromWorker,
     Goodbye,
@@ -45,6 +44,7 @@ from germline.backends.line import (
     Want,
     Work,
 )
+from germline.backends.wakeup import Wakeup
 from germline.messages import Lost
 
 IN_FLIGHT = 2  # batches per process
@@ -52,7 +52,7 @@ AGAIN = 5.0  # seconds after which a blob that has not come is asked for again
 UNREADABLE = 10  # messages that cannot be read, and nothing else, until that is told
 
 
-class CeleryLine:
+class CeleryConnection:
     """Connects to a broker at once, and to a master when one announces itself there."""
 
     def __init__(
@@ -67,34 +67,34 @@ class CeleryLine:
         self._address = address
         self._name = name
         self._room = IN_FLIGHT * processes * appetite
-        self._seal = Seal(token)
+        self._signer = Signer(token)
         self._life = secrets.token_hex(8)
-        self._bell = Bell()
-        self.wake = self._bell.wake
+        self._wakeup = Wakeup()
+        self.wake = self._wakeup.wake
         self._inbox: deque[Any] = deque()
-        self._holding = Holding()
-        self._taker: Taker | None = None
+        self._unacked = Unacked()
+        self._worker: CeleryWorker | None = None
         self._untold: dict[type, FromWorker] = {}  # what the master has not answered
         self._wanted: dict[str, float] = {}  # blobs, and when they were asked for
         self._joined = self._leaving = self._over = False
         self._ending = threading.Event()
         self._broken = ""
         with self._reached(), contextlib.ExitStack() as undo:
-            undo.callback(self._bell.close)
-            self._out = Link(address)
-            undo.callback(self._out.close)
-            self._ear = Ear(address, name, self._life, self._seal, self._put)
+            undo.callback(self._wakeup.close)
+            self._broker = Broker(address)
+            undo.callback(self._broker.close)
+            self._listener = Listener(address, name, self._life, self._signer, self._put)
             undo.pop_all()
 
     @property
     def dropped(self) -> int:
         """How many messages of a master were none."""
-        return self._ear.dropped
+        return self._listener.dropped
 
     def receive(self) -> list[FromMaster]:
         """Give what has come in, without waiting."""
         self._check()
-        self._bell.silence()
+        self._wakeup.clear()
         found: list[FromMaster] = []
         took: list[str] = []
         while self._inbox and not self._over:
@@ -109,7 +109,7 @@ class CeleryLine:
             elif isinstance(message, Accepted):
                 self._begin()
             elif isinstance(message, Dropped):
-                if keys := self._holding.drop(message.tickets):
+                if keys := self._unacked.drop(message.tickets):
                     found.append(Cancel(keys))
             elif isinstance(message, Stored):
                 self._fetch(message.digest)
@@ -138,13 +138,13 @@ class CeleryLine:
             self._untold[type(message)] = message
         if isinstance(message, Leaving):
             self._leaving = True
-            if self._taker is not None:
-                self._taker.pause()
+            if self._worker is not None:
+                self._worker.pause()
         self._say(message)
         if isinstance(message, Results):
             for event in message.events:
                 for key in event.keys if isinstance(event, Lost) else (event.key,):
-                    self._holding.settle(key)
+                    self._unacked.settle(key)
 
     def close(self) -> None:
         """Hang up; what was not answered goes back to the queue."""
@@ -152,15 +152,15 @@ class CeleryLine:
             with contextlib.suppress(Disconnected):
                 self._say(Left())
         self._ending.set()
-        self._holding.close(answered=self._over)
-        if self._taker is not None:
-            self._taker.close()
-        self._ear.close()
-        self._out.close()
-        self._bell.close()
+        self._unacked.close(answered=self._over)
+        if self._worker is not None:
+            self._worker.close()
+        self._listener.close()
+        self._broker.close()
+        self._wakeup.close()
 
     def _check(self) -> None:
-        master = self._ear.master
+        master = self._listener.master
         if self._broken:
             raise Disconnected(self._broken)
         if master is not None and master.silent > 2:
@@ -181,20 +181,20 @@ class CeleryLine:
 
     def _put(self, message: object) -> None:
         self._inbox.append(message)
-        self._bell.ring()
+        self._wakeup.set()
 
     def _say(self, message: FromWorker | Took | Returned | Declined | Left) -> None:
         """Send to the master, if there is one."""
-        if self._joined and self._ear.master is not None:
-            body = self._seal.close(Said(self._name, self._life, message))
+        if self._joined and self._listener.master is not None:
+            body = self._signer.sign(Said(self._name, self._life, message))
             with self._reached():
-                self._out.publish(body, queue=self._ear.master.names.results)
+                self._broker.publish(body, queue=self._listener.master.names.results)
 
     def _remind(self, message: Announcement, found: list[FromMaster]) -> None:
         """Say again what the master has not answered."""
-        if not self._joined and self._ear.master is not None:
+        if not self._joined and self._listener.master is not None:
             with self._reached():
-                self._out.join(self._ear.master.names, self._life)
+                self._broker.join(self._listener.master.names, self._life)
             self._joined = True
             found.append(message.welcome)
         for untold in list(self._untold.values()):
@@ -206,9 +206,9 @@ class CeleryLine:
     def _begin(self) -> None:
         """Take work, as the master allows it."""
         self._untold.clear()
-        if self._taker is None and self._ear.master is not None:
-            names = self._ear.master.names
-            self._taker = Taker(self._address, names, self._room, self._take, self._ended)
+        if self._worker is None and self._listener.master is not None:
+            names = self._listener.master.names
+            self._worker = CeleryWorker(self._address, names, self._room, self._take, self._ended)
 
     def _found(self, held: Held) -> Work | None:
         """A batch from the queue: one that was there before is not for this host to judge."""
@@ -221,23 +221,23 @@ class CeleryLine:
         elif task.shun == self._name:
             self._say(Declined(task.ticket))
             held.finish()
-        elif (batch := self._holding.begin(held)) is not None:
+        elif (batch := self._unacked.begin(held)) is not None:
             return Work(batch)
         return None
 
     def _want(self, digest: str) -> None:
         """Get a blob: it may have been sent for others, or wait at the broker."""
         self._wanted[digest] = time.monotonic()
-        if digest in self._ear.blobs:
-            self._put(Blob(digest, self._ear.blobs[digest]))
+        if digest in self._listener.blobs:
+            self._put(Blob(digest, self._listener.blobs[digest]))
         elif not self._fetch(digest):
             self._say(Want(digest))
 
     def _fetch(self, digest: str) -> bool:
-        if not self._out.redis or self._ear.master is None or digest not in self._wanted:
+        if not self._broker.redis or self._listener.master is None or digest not in self._wanted:
             return False
         with self._reached():
-            data = self._out.fetch(self._ear.master.names.blob(digest))
+            data = self._broker.fetch(self._listener.master.names.blob(digest))
         if data is not None:
             self._put(Blob(digest, data))
         return data is not None
@@ -246,15 +246,15 @@ class CeleryLine:
 
     def _take(self, payload: bytes, seen: bool) -> bool:
         """Have a batch evaluated; say whether its message is to be acknowledged."""
-        task = self._seal.open(payload, wire.task, wire.FROM_MASTER)
+        task = self._signer.read(payload, messages.task, messages.FROM_MASTER)
         if task is None:
             return True
-        if self._ear.master is None or task.session != self._ear.master.session:
+        if self._listener.master is None or task.session != self._listener.master.session:
             # Of a master that is gone, or of a new one that this host is about to join.
             return not self._ending.wait(AGAIN) and seen
         held = Held(task, seen)
         self._put(held)
-        return self._holding.wait(held)
+        return self._unacked.wait(held)
 
     def _ended(self) -> None:
         if not self._ending.is_set():

@@ -7,10 +7,10 @@ import pytest
 
 from backends.test_celery import BROKERS, Host, answer, evaluate, joined, keys_of, master, requests
 from backends.test_grpc import tampered
-from germline.backends.celery import wire
-from germline.backends.celery.broker import Names
-from germline.backends.celery.wire import Said, Seal
-from germline.backends.line import Beat, Hello, Ready, Results
+from germline.backends.celery.messages import TYPE, Said, Task
+from germline.backends.celery.names import Names
+from germline.backends.celery.signing import Signer
+from germline.backends.hosts.messages import Beat, Hello, Ready, Results
 from germline.batches import pack
 
 FUZZED = 10_000
@@ -20,7 +20,7 @@ MEGABYTES = 9
 
 def strange(rng, number, batch):
     """A message of some kind that is not to be believed."""
-    ours, others, none = Seal(TOKEN), Seal("another"), Seal(None)
+    ours, others, none = Signer(TOKEN), Signer("another"), Signer(None)
     false = Results(tuple(answer(request.key) for request in batch))
     messages = [
         Said("liar", "1", Hello("liar", 2, 1, "0")),
@@ -34,13 +34,13 @@ def strange(rng, number, batch):
     if kind == 0:
         return rng.randbytes(rng.randrange(300))
     if kind == 1:
-        return tampered(rng, ours.close(message))
+        return tampered(rng, ours.sign(message))
     if kind == 2:
-        return others.close(message)
+        return others.sign(message)
     if kind == 3:
-        return none.close(message)
-    task = wire.Task("ticket", "session", pack(batch[:1]))
-    return tampered(rng, ours.close(task))
+        return none.sign(message)
+    task = Task("ticket", "session", pack(batch[:1]))
+    return tampered(rng, ours.sign(task))
 
 
 @pytest.mark.system
@@ -59,7 +59,7 @@ def test_strange_messages_change_nothing(kind):
             kombu.Exchange(names.exchange, "fanout", durable=False, auto_delete=True)(
                 channel
             ).declare()
-            options = {"content_type": wire.TYPE, "content_encoding": "binary"}
+            options = {"content_type": TYPE, "content_encoding": "binary"}
             places = (
                 {"routing_key": names.results},
                 {"routing_key": names.work},

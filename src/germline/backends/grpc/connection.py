@@ -9,16 +9,10 @@ from typing import Any
 import grpc
 
 from germline.address import Address
-from germline.backends.grpc import schema, wire
-from germline.backends.line import (
-    Bell,
-    Blob,
-    Disconnected,
-    FromMaster,
-    FromWorker,
-    Refused,
-    Want,
-)
+from germline.backends.grpc import codec, schema
+from germline.backends.hosts.connection import Disconnected, Refused
+from germline.backends.hosts.messages import Blob, FromMaster, FromWorker, Want
+from germline.backends.wakeup import Wakeup
 from germline.blobs import sha256
 from germline.errors import InputError
 
@@ -51,25 +45,12 @@ def channel_to(address: Address, *, secure: bool, authority: bytes | None) -> gr
     return grpc.insecure_channel(target, OPTIONS)
 
 
-def _metadata(token: str | None) -> list[tuple[str, str]]:
+def metadata_of(token: str | None) -> list[tuple[str, str]]:
+    """How a token is shown."""
     return [] if token is None else [("authorization", f"Bearer {token}")]
 
 
-def status(address: Address, *, token: str | None, secure: bool, authority: bytes | None) -> Any:  # noqa: ANN401 - protobuf
-    """How the run of a master is."""
-    with channel_to(address, secure=secure, authority=authority) as channel:
-        ask = channel.unary_unary(
-            f"/{schema.SERVICE}/Status",
-            schema.StatusRequest.SerializeToString,
-            schema.StatusReply.FromString,
-        )
-        try:
-            return ask(schema.StatusRequest(), timeout=CONNECT, metadata=_metadata(token))
-        except grpc.RpcError as error:
-            raise InputError(f"{address.redacted}: {_reason(error)}") from None
-
-
-class GrpcLine:
+class GrpcConnection:
     """Connects at once, or raises `Disconnected`."""
 
     def __init__(
@@ -88,8 +69,8 @@ class GrpcLine:
             self._channel.close()
             hint = ", or it wants TLS" if not secure else ", or TLS fails: see --authority"
             raise Disconnected(f"{address.redacted}: nobody answers{hint}") from None
-        self._bell = Bell()
-        self.wake = self._bell.wake
+        self._wakeup = Wakeup()
+        self.wake = self._wakeup.wake
         self._inbox: deque[FromMaster] = deque()
         self._outbox: SimpleQueue[FromWorker | None] = SimpleQueue()
         self._error: Exception | None = None
@@ -100,13 +81,13 @@ class GrpcLine:
             schema.FromWorker.SerializeToString,
             schema.FromMaster.FromString,
         )
-        self._call = work(self._spoken(), metadata=_metadata(token))
+        self._call = work(self._spoken(), metadata=metadata_of(token))
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
 
     def receive(self) -> list[FromMaster]:
         """Give what has come in."""
-        self._bell.silence()
+        self._wakeup.clear()
         found = []
         while self._inbox:
             found.append(self._inbox.popleft())
@@ -129,11 +110,11 @@ class GrpcLine:
         self._call.cancel()
         self._channel.close()
         self._listener.join()
-        self._bell.close()
+        self._wakeup.close()
 
     def _spoken(self) -> Iterator[Any]:
         while (message := self._outbox.get()) is not None:
-            yield wire.of_worker(message)
+            yield codec.of_worker(message)
 
     def _listen(self) -> None:
         try:
@@ -141,23 +122,23 @@ class GrpcLine:
                 message = self._heard(told)
                 if message is not None:
                     self._inbox.append(message)
-                    self._bell.ring()
+                    self._wakeup.set()
             self._error = Disconnected(f"{self.address.redacted}: the master hung up")
         except grpc.RpcError as error:
             kind = Refused if error.code() in REFUSALS else Disconnected
-            self._error = kind(f"{self.address.redacted}: {_reason(error)}")
+            self._error = kind(f"{self.address.redacted}: {reason_of(error)}")
         except InputError as error:
             self._error = Refused(f"{self.address.redacted}: {error}")
         except Exception as error:  # whatever it is, a host that does not listen must say so
             self._error = Disconnected(f"{self.address.redacted}: {type(error).__name__}: {error}")
         finally:
             self._outbox.put(None)
-            self._bell.ring()
+            self._wakeup.set()
 
     def _heard(self, told: Any) -> FromMaster | None:  # noqa: ANN401 - protobuf
         if told.WhichOneof("kind") == "welcome":
             self._run = told.welcome.run
-        message = wire.read_master(told, self._run)
+        message = codec.read_master(told, self._run)
         if not isinstance(message, Blob) or not told.blob.size:
             return message
         return self._whole(told.blob)
@@ -178,7 +159,8 @@ class GrpcLine:
         return Blob(part.sha256, data)
 
 
-def _reason(error: grpc.RpcError) -> str:
+def reason_of(error: grpc.RpcError) -> str:
+    """Why a call has failed, in words."""
     code = error.code()
     if code == grpc.StatusCode.UNAVAILABLE:
         return "the master cannot be reached, or not in this way"

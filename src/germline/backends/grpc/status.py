@@ -1,15 +1,20 @@
-"""How a session of a master stands, for onlookers."""
+"""How a session of a master is going: counted by it, and asked for by onlookers."""
 
 import math
 from typing import Any
 
-from germline.backends.answers import fault
+import grpc
+
+from germline.address import Address
 from germline.backends.grpc import schema
+from germline.backends.grpc.connection import CONNECT, channel_to, metadata_of, reason_of
+from germline.backends.validate import fault
+from germline.errors import InputError
 from germline.files import GenomeFile, to_json
 from germline.messages import Event, Failure, Key, Lost, Problem, Request
 
 
-class Standing:
+class Progress:
     """Counts what is answered, and keeps the best individual of the session."""
 
     def __init__(self) -> None:
@@ -53,3 +58,19 @@ class Standing:
             )
             reply.genome = to_json(file)
         return reply
+
+
+def fetch_status(
+    address: Address, *, token: str | None, secure: bool, authority: bytes | None
+) -> Any:  # noqa: ANN401 - protobuf
+    """Ask a master how its run is, for `germline status`."""
+    with channel_to(address, secure=secure, authority=authority) as channel:
+        ask = channel.unary_unary(
+            f"/{schema.SERVICE}/Status",
+            schema.StatusRequest.SerializeToString,
+            schema.StatusReply.FromString,
+        )
+        try:
+            return ask(schema.StatusRequest(), timeout=CONNECT, metadata=metadata_of(token))
+        except grpc.RpcError as error:
+            raise InputError(f"{address.redacted}: {reason_of(error)}") from None

@@ -6,14 +6,9 @@ heard with a Beat when there is nothing else to say: one that is silent for long
 loses its work to others. A host that is Leaving gets no more.
 """
 
-import contextlib
-import socket
-from typing import Protocol
-
 import msgspec
 
 from germline.batches import Batch
-from germline.errors import InputError
 from germline.messages import Event, Key, Problem
 
 PROTOCOL = 1
@@ -103,57 +98,3 @@ class Goodbye(msgspec.Struct, frozen=True, array_like=True, tag="goodbye"):
 
 
 FromMaster = Welcome | Work | Blob | Cancel | Goodbye
-
-
-class Disconnected(Exception):  # noqa: N818 - what happened, no fault
-    """The master cannot be reached, for now."""
-
-
-class Refused(InputError):  # noqa: N818 - what happened
-    """The master does not want this host, and will not want it when it asks again."""
-
-
-class Line(Protocol):
-    """A host's end of a connection. `wake` can be read from when there is something to receive.
-
-    All methods raise `Disconnected` once the connection is lost, `Refused` if it was refused.
-    """
-
-    wake: socket.socket
-
-    def receive(self) -> list[FromMaster]:
-        """Give what has come in, without waiting."""
-        ...
-
-    def send(self, message: FromWorker) -> None:
-        """Say something, in order."""
-        ...
-
-    def close(self) -> None:
-        """Hang up, once everything is sent."""
-        ...
-
-
-class Bell:
-    """A socket that can be waited for, rung from any thread."""
-
-    def __init__(self) -> None:
-        self.wake, self._rope = socket.socketpair()
-        self.wake.setblocking(False)
-        self._rope.setblocking(False)
-
-    def ring(self) -> None:
-        """Wake whoever waits."""
-        with contextlib.suppress(OSError):  # it rings already, or nobody waits any more
-            self._rope.send(b"\0")
-
-    def silence(self) -> None:
-        """Take note of it."""
-        with contextlib.suppress(OSError):
-            while self.wake.recv(4096):
-                pass
-
-    def close(self) -> None:
-        """No more."""
-        self.wake.close()
-        self._rope.close()

@@ -9,6 +9,8 @@ import msgspec
 from germline.backends.protocols import WorkerStatus
 from germline.messages import Event, Key, Lost
 
+MOST_SLOTS = 4096  # of a host
+
 
 @dataclass(eq=False)
 class Host:
@@ -72,10 +74,11 @@ class Roster:
         self.banned: set[str] = set()
         self.known: set[str] = set()  # who was ever here
 
-    def join(self, name: str, slots: int) -> Host:
+    def join(self, name: str, slots: int, appetite: int = 1) -> Host:
         """A host, new or back again."""
         self.known.add(name)
         host = self.hosts[name] = Host(name, slots, time.monotonic())
+        host.appetite = min(max(1, appetite), MOST_SLOTS)
         return host
 
     def leave(self, name: str, reason: str, *, blamed: bool = True) -> list[Event]:

@@ -2,15 +2,15 @@
 
 from collections import deque
 
+from germline.backends.hosts.roster import Host
 from germline.backends.protocols import host_of
-from germline.backends.roster import Host
 from germline.batches import Batch, merged
 from germline.messages import Key
 
 IN_FLIGHT = 2  # batches per slot: one in work, one waiting
 
 
-class HandOut:
+class BatchQueue:
     """Batches that wait, and hosts with room; the first to come is the first to be served."""
 
     def __init__(self) -> None:

@@ -1,8 +1,8 @@
-"""What the master and its switchboard say to each other, as msgpack over a socket."""
+"""What the master and its driver say to each other, as msgpack over a socket."""
 
 import msgspec
 
-from germline.backends.line import FromMaster, FromWorker
+from germline.backends.hosts.messages import FromMaster, FromWorker
 
 
 class Dial(msgspec.Struct, frozen=True, array_like=True, tag="dial"):
@@ -34,7 +34,7 @@ class Dismissed(msgspec.Struct, frozen=True, array_like=True, tag="dismissed"):
     host: str
 
 
-FromDesk = Dial | Told | Dismissed
+ToDriver = Dial | Told | Dismissed
 
 
 class Connected(msgspec.Struct, frozen=True, array_like=True, tag="connected"):
@@ -67,10 +67,10 @@ class Held(msgspec.Struct, frozen=True, array_like=True, tag="held"):
     host: str
 
 
-FromSwitchboard = Connected | Said | Gone | Held
+FromDriver = Connected | Said | Gone | Held
 
 encode = msgspec.msgpack.Encoder().encode
-from_desk = msgspec.msgpack.Decoder(FromDesk)
-from_switchboard = msgspec.msgpack.Decoder(FromSwitchboard)
+to_driver = msgspec.msgpack.Decoder(ToDriver)
+from_driver = msgspec.msgpack.Decoder(FromDriver)
 from_master = msgspec.msgpack.Decoder(FromMaster)
 from_worker = msgspec.msgpack.Decoder(FromWorker)

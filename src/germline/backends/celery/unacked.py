@@ -4,7 +4,7 @@ import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
-from germline.backends.celery.wire import Task
+from germline.backends.celery.messages import Task
 from germline.batches import Batch
 from germline.messages import Key
 
@@ -27,7 +27,7 @@ class Held:
         self.done.set()
 
 
-class Holding:
+class Unacked:
     """Batches by their tickets, and requests by their keys.
 
     `wait` is for the threads of the batches, all else for the one that evaluates them.
