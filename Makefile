@@ -7,10 +7,10 @@ READY  := $(VENV)/.ready
 PARALLEL := --numprocesses auto --dist loadfile
 
 # The Debian packages that tests marked `system` need.
-DEBIAN_PACKAGES := chromium debootstrap iproute2 munge openssl rabbitmq-server redis-server shellcheck slurm-client slurmctld slurmd tmux xauth xvfb
+DEBIAN_PACKAGES := chromium debootstrap iproute2 munge openssl rabbitmq-server redis-server shellcheck slurm-client slurmctld slurmd strace tmux xauth xvfb
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all system lint format docs deploy bench clean
+.PHONY: help demo test test-all system lint format docs deploy dist bench clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -53,6 +53,11 @@ docs: $(READY) ## build the site into site/; broken links and unknown references
 deploy: $(READY) ## write the files in deploy/ anew
 	@for t in docker compose kubernetes kuberay slurm aws; do \
 	  $(BIN)/germline deploy $$t frostbite-laptop --out deploy/$$t --force || exit 1; done
+
+dist: $(READY) ## build the wheel and the source archive, and check them
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/twine check --strict dist/*
 
 format: $(READY) ## let ruff rewrite what it can
 	$(BIN)/ruff check --fix .

@@ -9,7 +9,7 @@ here="kubectl --namespace germline-frostbite-laptop"
 kubectl get crd rayjobs.ray.io >/dev/null
 
 # Every build has a tag of its own: nodes do not pull again what they have by the same name.
-IMAGE=germline-frostbite-laptop:0.2.0-$(date -u +%Y%m%d%H%M%S)
+IMAGE=germline-frostbite-laptop:1.0.0-$(date -u +%Y%m%d%H%M%S)
 export IMAGE
 sh image/build.sh "$@"
 ${LOAD:-docker push} "$IMAGE"
@@ -18,7 +18,7 @@ made=$(mktemp -d)
 trap 'rm -rf "$made"' EXIT
 trap 'exit 1' HUP INT TERM
 for part in *.yaml; do
-  sed "s|image: \"germline-frostbite-laptop:0.2.0\"|image: \"$IMAGE\"|" "$part" > "$made/$part"
+  sed "s|image: \"germline-frostbite-laptop:1.0.0\"|image: \"$IMAGE\"|" "$part" > "$made/$part"
 done
 kubectl apply --filename namespace.yaml
 # A job that is over is not begun again; what it has done is on its disk.

@@ -8,7 +8,7 @@ cd "$(dirname "$0")"
 here="kubectl --namespace germline-frostbite-laptop"
 
 # Every build has a tag of its own: nodes do not pull again what they have by the same name.
-IMAGE=germline-frostbite-laptop:0.2.0-$(date -u +%Y%m%d%H%M%S)
+IMAGE=germline-frostbite-laptop:1.0.0-$(date -u +%Y%m%d%H%M%S)
 export IMAGE
 sh image/build.sh "$@"
 ${LOAD:-docker push} "$IMAGE"
@@ -31,7 +31,7 @@ if [ "$(echo "$there" | grep -c /)" -ne 2 ]; then
     --from-file=authority.pem="$made/certificate.pem"
 fi
 for part in *.yaml; do
-  sed "s|image: \"germline-frostbite-laptop:0.2.0\"|image: \"$IMAGE\"|" "$part" > "$made/$part"
+  sed "s|image: \"germline-frostbite-laptop:1.0.0\"|image: \"$IMAGE\"|" "$part" > "$made/$part"
 done
 # A job cannot be changed; what it has done is on its disk.
 $here delete job master --ignore-not-found

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from germline.layout import Tensor as Tensor
     from germline.run.score import score as score
 
-__version__ = "0.2.0"
+__version__ = "1.0.0"
 
 # Imported on first use: `germline --help` must not wait for JAX.
 _HOMES = {

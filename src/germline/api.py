@@ -3,7 +3,7 @@
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -80,9 +80,12 @@ class Run:
         fork.fork(self.folder, generation, Path(out), changes or {}, trust=self.trust)
         return Run(out, trust=self.trust)
 
-    def prune(self, out: str | Path) -> "Run":
-        """Write a small copy to go on with, without those that nobody descends from."""
-        prune.prune(self.folder, Path(out), trust=self.trust)
+    def prune(self, out: str | Path, include: Collection[str] = ()) -> "Run":
+        """Write a small copy to go on with, without those that nobody descends from.
+
+        It has none of the hosts, paths, errors and costs of this run that are not in `include`.
+        """
+        prune.prune(self.folder, Path(out), include=include, trust=self.trust)
         return Run(out, trust=self.trust)
 
     def digest(self) -> str:

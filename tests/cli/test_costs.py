@@ -107,7 +107,8 @@ def test_runs_have_a_column_of_costs_if_one_cost_anything(germline, paid, tmp_pa
 
 
 def test_metrics_have_a_column_each(germline, paid, tmp_path):
-    ok(germline("export", "metrics", paid / "dear", "--out", tmp_path / "m.csv"))
+    asked = "--include", "costs"
+    ok(germline("export", "metrics", paid / "dear", "--out", tmp_path / "m.csv", *asked))
     with (tmp_path / "m.csv").open() as file:
         rows = list(csv.DictReader(file))
     with Store.open(paid / "dear") as store:

@@ -258,7 +258,7 @@ def test_the_doctor_says_what_works(germline):
 
 def test_metrics_are_a_row_per_generation(germline, made, tmp_path):
     out = tmp_path / "metrics.csv"
-    said = ok(germline("export", "metrics", made / "ga", "--out", out))
+    said = ok(germline("export", "metrics", made / "ga", "--out", out, "--include", "costs"))
     with Store.open(made / "ga") as store:
         progress = store.progress()
     with out.open() as file:

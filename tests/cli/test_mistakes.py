@@ -57,6 +57,7 @@ USAGE = {
     "reproduce nothing": ("reproduce", "Missing argument 'game'; see germline reproduce --help"),
     "reproduce with a spec": ("reproduce frostbite --set seed=1", "No such option: --set"),
     "option of genome": ("genome new mlp --sed 1", "No such option: --sed"),
+    "include nothing": ("prune cart --out x --include", "'--include' requires an argument"),
     "option without a value": ("train gym.toml --out", "'--out' requires an argument"),
     "two specs": ("train gym.toml more.toml", "unexpected extra argument(s) (more.toml)"),
     "two runs": ("show cart run", "unexpected extra argument(s) (run)"),

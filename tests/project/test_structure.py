@@ -3,9 +3,11 @@
 import ast
 import re
 import tomllib
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+import yaml
 
 import germline
 
@@ -58,10 +60,57 @@ def test_the_licences_page_names_every_dependency(name):
     assert re.search(rf"^\| {re.escape(name)} \|", page, re.MULTILINE)
 
 
+LICENCES = dict(
+    re.findall(
+        r"^\| ([A-Za-z0-9-]+) \| ([^|]+) \|",
+        (ROOT / "docs" / "licences.md").read_text(),
+        re.MULTILINE,
+    )
+)
+# What packages without an expression of their licence say of it.
+CLASSIFIERS = {
+    "Apache Software License": "Apache-2.0",
+    "BSD License": "BSD-",
+    "GNU Library or Lesser General Public License (LGPL)": "LGPL-",
+    "MIT License": "MIT",
+}
+
+
+@pytest.mark.parametrize("name", sorted(LICENCES.keys() - {"package"}))
+def test_the_licence_is_what_the_package_says(name):
+    try:
+        about = metadata.metadata(name)
+    except metadata.PackageNotFoundError:
+        return  # an extra that is not here
+    if expression := about.get("License-Expression"):
+        found = re.sub(r"-(only|or-later)\b", "", expression)
+        said = [word for word in re.findall(r"[\w.-]+", found) if word not in ("AND", "OR", "WITH")]
+    else:
+        kinds = [line.rpartition(" :: ") for line in about.get_all("Classifier") or []]
+        said = [CLASSIFIERS[last] for start, _, last in kinds if start.startswith("License")]
+    assert [word for word in said if word not in LICENCES[name]] == []
+
+
 def test_the_version_is_one():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["version"] == germline.__version__
     assert f"## {germline.__version__}" in (ROOT / "CHANGELOG.md").read_text()
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert cited["version"] == germline.__version__
+    assert f"## {germline.__version__}, {cited['date-released']}" in (
+        (ROOT / "CHANGELOG.md").read_text()
+    )
+
+
+def test_the_citation_is_of_the_form_that_others_read():
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert {"cff-version", "message", "title", "authors"} <= cited.keys()
+    assert cited["cff-version"] == "1.2.0"
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert cited["license"] == project["license"]
+    assert [who["name"] for who in cited["authors"]] == [who["name"] for who in project["authors"]]
+    (paper,) = cited["references"]
+    assert paper["identifiers"][0]["value"] == "arXiv:1712.06567"
 
 
 def test_constraints_pin_and_name_no_host():

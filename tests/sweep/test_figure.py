@@ -152,7 +152,8 @@ def test_quartiles_lie_between():
 def test_a_row_without_runs_says_so():
     (row,) = rows([Runs(cell("0.1"), {})], 3)
     assert row == Row("0.1", "CartPole-v1", cell("0.1").columns, 0, 3)
-    assert to_csv([row]).decode().splitlines()[1] == "0.1,small,0.1,CartPole-v1,0,3,,,,,,,,"
+    line = to_csv([row], ["costs"]).decode().splitlines()[1]
+    assert line == "0.1,small,0.1,CartPole-v1,0,3,,,,,,,,"
 
 
 def test_cells_are_called_by_what_they_differ_in():

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from germline.cli import options
-from germline.cli.options import Force, Run, Trust
+from germline.cli.options import Force, Include, Run, Trust
 from germline.cli.options.individual import Where
 from germline.cli.output import say
 from germline.cli.output.numbers import counted
@@ -81,15 +81,15 @@ def weights(
 
 
 @app.command()
-def metrics(run: Run, out: Table, force: Force = False) -> None:
-    """Write one row per generation: scores, frames, time, cost."""
-    _write_table(run, out, metrics_of, force=force)
+def metrics(run: Run, out: Table, include: Include = "", force: Force = False) -> None:
+    """Write one row per generation: scores, frames, time, and if asked for costs."""
+    _write_table(run, out, metrics_of, include=include, force=force)
 
 
 @app.command()
-def evaluations(run: Run, out: Table, force: Force = False) -> None:
+def evaluations(run: Run, out: Table, include: Include = "", force: Force = False) -> None:
     """Write one row per evaluation: who, in which generation, with what result."""
-    _write_table(run, out, evaluations_of, force=force)
+    _write_table(run, out, evaluations_of, include=include, force=force)
 
 
 @app.command()
@@ -97,6 +97,7 @@ def html(
     run: Run,
     out: Annotated[Path, typer.Option(help="Write here; a browser opens it from the disk.")],
     film: Annotated[bool, typer.Option(help="With a film of the champion.")] = True,
+    include: Include = "",
     force: Force = False,
 ) -> None:
     """Write a run as one HTML file: curves, lineage and film. `export --html` is the same."""
@@ -105,9 +106,15 @@ def html(
     require("export html")
     from germline import disk
     from germline.dashboard.export import export
+    from germline.run import handover
 
+    asked = handover.asked(include)
     disk.check_writable(out, replace=force)
-    data = export(run, film=film, warn=lambda text: typer.echo(f"germline: {text}", err=True))
+
+    def warn(text: str) -> None:
+        typer.echo(f"germline: {text}", err=True)
+
+    data = export(run, film=film, include=asked, warn=warn)
     disk.save(out, data, replace=force)
     say(f"{out}: {len(data):,} bytes")
 
@@ -115,7 +122,7 @@ def html(
 Columns = dict[str, list[Any]]
 
 
-def metrics_of(store: "Store") -> Columns:
+def metrics_of(store: "Store", include: Collection[str]) -> Columns:
     """Every report, the totals so far and what was to go by the present stop rules, by column."""
     import msgspec
 
@@ -135,11 +142,16 @@ def metrics_of(store: "Store") -> Columns:
                 "cost_to_go": to_go and to_go.cost,
             }
         )
-    return _columns(rows)
+    columns = _columns(rows)
+    if "costs" in include:
+        return columns
+    return {name: values for name, values in columns.items() if "cost" not in name.split("_")}
 
 
-def evaluations_of(store: "Store") -> Columns:
+def evaluations_of(store: "Store", include: Collection[str]) -> Columns:
     """Every evaluation, by column; the fitness is the mean return."""
+    from germline.run import handover
+
     rows = [
         {
             "individual": scored.id,
@@ -150,7 +162,7 @@ def evaluations_of(store: "Store") -> Columns:
             "fitness": sum(scored.returns) / len(scored.returns) if scored.returns else None,
             "steps": sum(scored.steps),
             "frames": sum(scored.frames),
-            "failure": scored.failure,
+            "failure": handover.failure(scored.failure, include),
         }
         for scored in store.scores()
     ]
@@ -161,17 +173,26 @@ def _columns(rows: Sequence[dict[str, Any]]) -> Columns:
     return {name: [row[name] for row in rows] for name in (rows[0] if rows else {})}
 
 
-def _write_table(run: Path, out: Path, read: Any, *, force: bool) -> None:  # noqa: ANN401
+def _write_table(
+    run: Path,
+    out: Path,
+    read: Any,  # noqa: ANN401 - one of the above
+    *,
+    include: str,
+    force: bool,
+) -> None:
     from germline import disk
+    from germline.run import handover
     from germline.run.store import Store
 
     writers = {".csv": _csv, ".parquet": _parquet}
     write = writers.get(out.suffix.lower() or out.name.lower())
     if write is None:
         raise InputError(f"{out}: is neither .csv nor .parquet, so its form is not known")
+    asked = handover.asked(include)
     disk.check_writable(out, replace=force)
     with Store.open(run) as store:
-        columns = read(store)
+        columns = read(store, asked)
     if not columns:
         raise InputError(f"{run}: has nothing to export yet")
     disk.save(out, write(columns), replace=force)

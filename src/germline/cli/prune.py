@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from germline.cli import options
-from germline.cli.options import AsJson, Run, Trust
+from germline.cli.options import AsJson, Include, Run, Trust
 from germline.cli.output import say, say_json
 from germline.cli.output.numbers import counted
 
@@ -15,14 +15,16 @@ from germline.cli.output.numbers import counted
 def prune(
     run: Run,
     out: Annotated[Path, typer.Option(help="The folder of the copy, which must not be there yet.")],
+    include: Include = "",
     trust: Trust = False,
     json: AsJson = False,
 ) -> None:
     """Write a small copy of a run, without those that nobody descends from, to go on with."""
     options.prepare(trust)
+    from germline.run import handover
     from germline.run import prune as pruning
 
-    found = pruning.prune(run, out, trust=trust)
+    found = pruning.prune(run, out, include=handover.asked(include), trust=trust)
     if json:
         say_json({"run": str(out), "origin": str(run), **found._asdict()})
         return

@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from germline.cli import costs
 from germline.cli.options import AsJson
-from germline.cli.output import console, say, say_json, table
+from germline.cli.output import console, costs, say, say_json, table
 from germline.cli.output.numbers import duration, number
 from germline.errors import InputError, printable
 

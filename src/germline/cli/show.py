@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from germline.cli import costs
 from germline.cli.options import AsJson, Run
-from germline.cli.output import charts, console, say, say_json, table
+from germline.cli.output import charts, console, costs, say, say_json, table
 from germline.cli.output.numbers import counted, duration, number
 from germline.cli.runs import facts_of
 from germline.errors import InputError, printable

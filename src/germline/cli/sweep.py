@@ -61,6 +61,7 @@ def sweep(
     table_: Annotated[
         bool, typer.Option("--table", help="Run nothing: table and figure of what is finished.")
     ] = False,
+    include: options.Include = "",
     trust: Trust = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object per run.")] = False,
     plain: Annotated[bool, typer.Option("--plain", help="One line per run, as in a pipe.")] = False,
@@ -87,12 +88,14 @@ def sweep(
         )
         options.prepare(trust)
         from germline import sweep as sweeps
+        from germline.run import handover
 
+        asked = handover.asked(include)
         folder = sweeps.place(source, out)
         if table_:
             _refuse_beside_table(changes, jobs)
             found = sweeps.Sweep(folder)
-            _end(found, found.write(), json=json, quiet=quiet)
+            _end(found, found.write(asked), json=json, quiet=quiet)
             return
         made = sweeps.planned(source, changes, trust=trust)
         screen = _choose(folder, jobs, json=json, plain=plain, quiet=quiet)
@@ -100,6 +103,7 @@ def sweep(
             folder,
             made,
             count=jobs,
+            include=asked,
             trust=trust,
             begun=screen.begin,
             show=screen.run,

@@ -5,23 +5,24 @@ that a run holds is ever read as HTML or as a script.
 """
 
 import base64
+import dataclasses
 import hashlib
 import html
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from germline.dashboard.answers import about_individual as lives
-from germline.dashboard.answers import about_run as views
+from germline.dashboard.answers import about_individual, about_run, schema
 from germline.dashboard.assets import page
 from germline.dashboard.films.pool import Players
 from germline.dashboard.library import Library, View
 from germline.errors import InputError
-from germline.run import columns, history
+from germline.run import columns, handover, history
+from germline.run import spec as specs
 
 PICTURES = 20_000  # as the page asks for
 MAX_FILM = 2**25  # bytes
@@ -31,8 +32,17 @@ _IMPORT = re.compile(r'^import \{[^}]*\} from "\./([a-z]+\.js)";\n', re.MULTILIN
 _EXPORT = re.compile(r"^export ", re.MULTILINE)
 
 
-def export(folder: Path, *, film: bool = True, warn: Callable[[str], None]) -> bytes:
-    """The file of a run; `warn` hears why there is no film, if one was wanted."""
+def export(
+    folder: Path,
+    *,
+    film: bool = True,
+    include: Collection[str] = (),
+    warn: Callable[[str], None],
+) -> bytes:
+    """The file of a run; `warn` hears why there is no film, if one was wanted.
+
+    Of what `handover` names there is only what is in `include`.
+    """
     if not (folder / "run.db").is_file():
         raise InputError(f"{folder}: is not a run: it has no run.db")
     library = Library(folder)
@@ -40,7 +50,7 @@ def export(folder: Path, *, film: bool = True, warn: Callable[[str], None]) -> b
     with library.open(key) as view:
         if not view.progress:
             raise InputError(f"{folder}: has nothing to show yet: no generation is finished")
-        found = _answers(view)
+        found = _answers(view, include)
         champion = view.progress[-1][0].champion
         own = [born.id for born in view.store.ancestry(champion)]
     if film:
@@ -52,22 +62,24 @@ def export(folder: Path, *, film: bool = True, warn: Callable[[str], None]) -> b
     return _written(library.name(key), found)
 
 
-def _answers(view: View) -> dict[str, Any]:
+def _answers(view: View, include: Collection[str]) -> dict[str, Any]:
     """What the page asks for, by path."""
     start, champion = f"/api/runs/{view.key}", view.progress[-1][0].champion
     while view.read() < 1:
         pass
     found: dict[str, Any] = {
-        start: views.run(view),
-        f"{start}/curves?points=2000": views.curves(view, 2000),
-        f"{start}/bands?points=200": views.bands(view, 200),
-        f"{start}/workers": views.workers(view),
-        f"{start}/lineage/{champion}": lives.lineage(view, champion),
+        start: _run(view, include),
+        f"{start}/curves?points=2000": _curves(view, include),
+        f"{start}/bands?points=200": about_run.bands(view, 200),
+        f"{start}/workers": _workers(view, include),
+        f"{start}/lineage/{champion}": about_individual.lineage(view, champion),
     }
     left = MAX_KIN
     reports = [report for report, _ in view.progress]
     for born in reversed(history.line(view.store, champion, reports)):
-        answer = msgspec.json.encode(lives.individual(view, born.id))
+        told = about_individual.individual(view, born.id)
+        told = dataclasses.replace(told, failure=handover.failure(told.failure, include))
+        answer = msgspec.json.encode(told)
         left -= len(answer)
         if left < 0 and born.id != champion:
             break
@@ -77,8 +89,40 @@ def _answers(view: View) -> dict[str, Any]:
         names = columns.names(view.store, view.finished, last.generation)
         x = "behaviour.0" if "behaviour.0" in names else "steps"
         path = f"{start}/population/{last.generation}?x={x}&y=fitness"
-        found[path] = views.population(view, last.generation, x, "fitness")
+        found[path] = about_run.population(view, last.generation, x, "fitness")
     return found
+
+
+def _run(view: View, include: Collection[str]) -> schema.Run:
+    told = about_run.run(view)
+    spec = handover.spec(specs.read(view.store.folder / "spec.toml"), include)
+    sessions = [
+        dataclasses.replace(each, about=handover.session(each.about, include))
+        for each in told.sessions
+    ]
+    told = dataclasses.replace(told, spec=specs.to_toml(spec), sessions=sessions)
+    if "costs" in include:
+        return told
+    by = "cost" if (told.finished_by or "").startswith("cost ") else told.finished_by
+    return dataclasses.replace(told, cost=0.0, cost_to_go=None, finished_by=by)
+
+
+def _curves(view: View, include: Collection[str]) -> schema.Curves:
+    told = about_run.curves(view, 2000)
+    if "costs" not in include:
+        del told.columns["cost"]
+    return told
+
+
+def _workers(view: View, include: Collection[str]) -> schema.Workers:
+    told = about_run.workers(view)
+    there = {text: number for number, text in view.store.texts.items()}
+    names = handover.workers(view.store, include)
+    workers = [
+        dataclasses.replace(each, name=names.get(there.get(each.name, 0), each.name))
+        for each in told.workers
+    ]
+    return dataclasses.replace(told, workers=workers)
 
 
 def _films(players: Players, folder: Path, start: str, names: list[str]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import contextlib
 import secrets
 import shutil
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ import msgspec
 from germline.algorithms.protocols import State
 from germline.errors import InputError
 from germline.genome import Genome
-from germline.run import database
+from germline.run import database, handover
 from germline.run import spec as specs
 from germline.run.records import Pruned
 from germline.run.replay import replayed
@@ -34,12 +34,14 @@ class Outcome(NamedTuple):
     bytes: int
 
 
-def prune(source: Path, target: Path, *, trust: bool = False) -> Outcome:
+def prune(
+    source: Path, target: Path, *, include: Collection[str] = (), trust: bool = False
+) -> Outcome:
     """Write a copy of a run, whole or not at all; the run is only read, and may be at work.
 
     It has the spec, every report and session, the state after the last finished generation, what
     was played since, the champions, and all ancestors of those. Their own results are kept, nobody
-    else's.
+    else's. Of what `handover` names there is only what is in `include`.
     """
     if target.exists() or target.is_symlink():
         raise InputError(f"{target}: is there already; choose another folder with --out")
@@ -55,9 +57,11 @@ def prune(source: Path, target: Path, *, trust: bool = False) -> Outcome:
         names = {genome.id for state in states.values() for genome in genomes(state)}
         names |= {report.champion for report in whole.reports()}
         with _draft(target) as draft:
-            spec = (source / "spec.toml").read_bytes()
-            with Store.create(draft, whole.policy, whole.run, spec) as copy:
+            spec = handover.spec(specs.read(source / "spec.toml"), include)
+            text = specs.to_toml(spec).encode()
+            with Store.create(draft, whole.policy, whole.run, text) as copy:
                 copy.copy_pruned(whole, mark, sorted(names))
+                handover.clear(copy, whole, include)
                 with copy.transaction():
                     for generation, state in states.items():
                         copy.keep(generation, resolved.algorithm.encode(state))

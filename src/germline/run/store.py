@@ -11,7 +11,7 @@ import contextlib
 import itertools
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -230,6 +230,35 @@ class Store(Reader):
             self._copy(source, "evaluations", among, (kept.decode(),))
             self._db.execute(f"UPDATE evaluations SET sums = NULL WHERE NOT ({since})")
             self._mark(mark)
+        self._names = self._named()
+
+    def reword(
+        self,
+        names: Mapping[int, str],
+        session: Callable[[dict[str, Any]], dict[str, Any]],
+        failure: Callable[[str], str | None],
+        *,
+        costs: bool,
+    ) -> None:
+        """Say otherwise who worked on the run, with what, and what failed; and maybe no costs."""
+        sessions = self._all("SELECT number, about FROM sessions")
+        with self.sound():
+            told = [(encode(session(msgspec.msgpack.decode(a))), n) for n, a in sessions]
+        reasons = self._all("SELECT DISTINCT failure FROM evaluations WHERE failure IS NOT NULL")
+        with self.transaction():
+            change = self._db.executemany
+            # A new name may be another's old one.
+            change("UPDATE names SET name = char(0) || number WHERE number = ?", zip(names))
+            change("UPDATE names SET name = ? WHERE number = ?", ((t, n) for n, t in names.items()))
+            change("UPDATE sessions SET about = ? WHERE number = ?", told)
+            change(
+                "UPDATE evaluations SET failure = ? WHERE failure = ?",
+                ((failure(reason), reason) for (reason,) in reasons),
+            )
+            if not costs:
+                totals = self.totals()
+                self._db.execute("UPDATE generations SET cost = 0")
+                self.spend(totals._replace(cost=0.0))
         self._names = self._named()
 
     def compact(self) -> None:

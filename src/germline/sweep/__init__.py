@@ -14,7 +14,7 @@ The modules in reading order:
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -56,12 +56,15 @@ class Sweep:
             for cell in self.manifest.cells
         }
 
-    def write(self) -> list[Row]:
-        """Write table.csv and figure.svg of what is finished, and give the table."""
+    def write(self, include: Collection[str] = ()) -> list[Row]:
+        """Write table.csv and figure.svg of what is finished, and give the table.
+
+        The file has a column of costs if `costs` are in `include`.
+        """
         gathered = self._gathered()
         rows = tables.rows(gathered, len(self.manifest.seeds))
         drawn = curves.draw(self.manifest.name, gathered, len(self.manifest.seeds))
-        disk.save(self.folder / "table.csv", tables.to_csv(rows), replace=True)
+        disk.save(self.folder / "table.csv", tables.to_csv(rows, include), replace=True)
         disk.save(self.folder / "figure.svg", drawn.encode(), replace=True)
         return rows
 
@@ -103,6 +106,7 @@ def evolve(
     made: Plan,
     *,
     count: int = 1,
+    include: Collection[str] = (),
     trust: bool = False,
     begun: Callable[[int, int], None] = lambda finished, runs: None,
     show: Show = lambda job: Unseen(),
@@ -112,6 +116,7 @@ def evolve(
 ) -> list[Result]:
     """Do the runs that are not finished, write table and figure, and give those that failed.
 
+    The table has costs if they are in `include`.
     `begun` hears how many of all runs are finished already, `show` gives who is shown a run,
     `listener` hears what became of each. When `stopped` says so, no other is begun.
     """
@@ -132,7 +137,7 @@ def evolve(
             stopped=stopped,
             warn=warn,
         )
-        Sweep(folder).write()
+        Sweep(folder).write(include)
     return failed
 
 

@@ -3,7 +3,7 @@
 import csv
 import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -104,10 +104,14 @@ def quantile(values: Sequence[float], share: float) -> float:
     return low + (high - low) * (place - math.floor(place))
 
 
-def to_csv(table: Sequence[Row]) -> bytes:
-    """The table as a file, a column for all that cells differ in; what is not known is empty."""
+def to_csv(table: Sequence[Row], include: Collection[str] = ()) -> bytes:
+    """The table as a file, a column for all that cells differ in; what is not known is empty.
+
+    There is a column of costs if `costs` are in `include`.
+    """
+    other = ("cell", "env", "columns", *(() if "costs" in include else ("cost",)))
     words = list(dict.fromkeys(name for row in table for name in row.columns if name != "env"))
-    numbers = [field for field in Row.__struct_fields__ if field not in ("cell", "env", "columns")]
+    numbers = [field for field in Row.__struct_fields__ if field not in other]
     text = io.StringIO(newline="")
     lines = csv.writer(text, lineterminator="\n")
     lines.writerow(["cell", *words, "env", *numbers])

@@ -35,6 +35,13 @@ Trust = Annotated[
     bool, typer.Option("--trust", help="Allow the spec to import modules, which is running code.")
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace the file at --out.")]
+Include = Annotated[
+    str,
+    typer.Option(
+        metavar="hosts,paths,errors,costs",
+        help="Also write what is otherwise left out, of these, with commas between.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 Backend = Annotated[

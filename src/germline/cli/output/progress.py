@@ -4,8 +4,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from germline.cli import costs
-from germline.cli.output import console, is_terminal, say, say_json
+from germline.cli.output import console, costs, is_terminal, say, say_json
 from germline.cli.output.charts import sparkline
 from germline.cli.output.numbers import counted, duration, number
 from germline.errors import InputError, printable
