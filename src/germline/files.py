@@ -63,7 +63,8 @@ class Normaliser(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if len(self.mean) != len(self.std):
             raise InputError(f"mean has {len(self.mean)} numbers and std {len(self.std)}")
         if not all(0 < number < math.inf for number in self.std):
-            raise InputError("std: every number must be above 0")
+            wrong = next(number for number in self.std if not 0 < number < math.inf)
+            raise InputError(f"std: every number must be above 0, and one is {wrong}")
 
 
 @dataclass(frozen=True)

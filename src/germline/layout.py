@@ -7,8 +7,10 @@ scales, and which parts form a layer, a row or a head. Its digest is part of eve
 import hashlib
 import math
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property, reduce
+from itertools import groupby
 from operator import and_
 from typing import Any, Literal
 
@@ -49,7 +51,8 @@ class Tensor:
         if not whole or not 1 + self.heads <= len(self.shape) <= 8 or min(self.shape) < 1:
             raise InputError(f"tensor {self.name}: shape {self.shape} needs 1 to 8 axes, each >= 1")
         if self.fan_in < 1 or self.gain < 0:
-            raise InputError(f"tensor {self.name}: fan_in must be >= 1 and gain >= 0")
+            given = f"fan_in {self.fan_in} must be >= 1 and gain {self.gain} >= 0"
+            raise InputError(f"tensor {self.name}: {given}")
         if self.step is not None and not -64 <= self.step <= 16:
             raise InputError(f"tensor {self.name}: step 2^{self.step} is not in 2^-64 to 2^16")
         _ = self.birth_scale
@@ -103,14 +106,14 @@ class Layout:
             raise InputError(f"a layout has 1 to {MAX_TENSORS} tensors, not {len(self.tensors)}")
         if self.size > MAX_WEIGHTS:
             raise InputError(f"{self.size:,} weights are more than the {MAX_WEIGHTS:,} allowed")
-        if len({t.name for t in self.tensors}) < len(self.tensors):
-            raise InputError("two tensors of a layout have the same name")
-        if len({t.shape[0] for t in self.tensors if t.heads}) > 1:
-            raise InputError("tensors of a layout differ in their number of heads")
-        names = [t.layer for t in self.tensors]
-        starts = [n for i, n in enumerate(names) if i == 0 or n != names[i - 1]]
-        if len(set(starts)) < len(starts):
-            raise InputError("the tensors of a layer must stand side by side")
+        if twice := _repeated(t.name for t in self.tensors):
+            raise InputError(f"two tensors of a layout have the same name, {twice}")
+        heads = {t.shape[0] for t in self.tensors if t.heads}
+        if len(heads) > 1:
+            found = " and ".join(map(str, sorted(heads)))
+            raise InputError(f"tensors of a layout differ in their number of heads: {found}")
+        if parted := _repeated(layer for layer, _ in groupby(t.layer for t in self.tensors)):
+            raise InputError(f"the tensors of layer {parted} must stand side by side")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Layout) and self.digest == other.digest
@@ -210,6 +213,16 @@ def layer(
         Tensor(f"{name}/weight", lead + shape, fan_in, gain, headed),
         *(Tensor(f"{name}/{z}", lead + shape[-1:], fan_in, 0.0, headed) for z in zeros),
     )
+
+
+def _repeated(names: Iterable[str]) -> str | None:
+    """The first name that is there twice; None if there is none."""
+    met: set[str] = set()
+    for name in names:
+        if name in met:
+            return name
+        met.add(name)
+    return None
 
 
 def _runs(start: int, count: int, length: int) -> NDArray[np.uint32]:

@@ -41,6 +41,17 @@ def test_the_package_docstring_lists_every_room():
     assert set(ORDER) == {room(module) for module in MODULES}
 
 
+FOLDERS = ("legacy", "policies", "policies/arithmetic", "tasks", "tasks/on_device", "tasks/on_host")
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_folder_lists_its_modules(folder):
+    text = ast.get_docstring(ast.parse((SOURCE / folder / "__init__.py").read_text()))
+    inside = (SOURCE / folder).glob("[!_.]*")
+    modules = {p.stem for p in inside if p.is_dir() or p.suffix == ".py"}
+    assert set(re.findall(r"^    (\w+)  ", text, re.MULTILINE)) == modules
+
+
 @pytest.mark.parametrize("module", MODULES, ids=str)
 def test_imports_point_one_way(module):
     here = ORDER.index(room(module))

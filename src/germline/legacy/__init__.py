@@ -2,6 +2,12 @@
 
 Their rules end in logarithms and sines, which C libraries may round differently, so the weights are
 known by their hash: whoever decodes them has the same bits, or is told.
+
+The modules in reading order:
+
+    uber              slices of one table of noise, of "Deep Neuroevolution"
+    truncated_normal  how TensorFlow 1 drew first weights
+    seed_list         these, and a seed for each mutation
 """
 
 import numpy as np

@@ -83,10 +83,11 @@ def siblings(
         raise InputError("siblings: shared products are float arithmetic; exact play needs none")
     if not 1 <= len(genes) <= width:
         raise InputError(f"siblings: expected 1 to {width} genes, got {len(genes)}")
-    found = {gene.operator for gene in genes if gene is not None} or {"lowrank:1"}
-    operator = operators.parse(found.pop())
-    if found or not isinstance(operator, operators.Lowrank):
-        raise InputError("siblings: shared products need lowrank genes, all of one rank")
+    found = sorted({gene.operator for gene in genes if gene is not None}) or ["lowrank:1"]
+    operator = operators.parse(found[0])
+    if len(found) > 1 or not isinstance(operator, operators.Lowrank):
+        given = ", ".join(found)
+        raise InputError(f"siblings: shared products need lowrank genes, all of one rank: {given}")
     if isinstance(spec, ModuleSettings):
         raise InputError("siblings: an Equinox module cannot share products; a network can")
     layout = spec.layout()

@@ -99,7 +99,9 @@ def find(name: str) -> Points:
             raise InputError(f"{about}: some inputs are not finite")
     whole = np.issubdtype(labels.dtype, np.integer)
     if not whole or labels.min() < 0 or labels.max() >= MOST_CLASSES:
-        raise InputError(f"{about}: labels are whole numbers from 0 to {MOST_CLASSES - 1}")
+        given = f"{labels.min()} to {labels.max()}" if whole else labels.dtype
+        wanted = f"whole numbers from 0 to {MOST_CLASSES - 1}"
+        raise InputError(f"{about}: labels are {wanted}, not {given}")
     return _kept(inputs.copy(), labels.astype(np.int32))
 
 

@@ -83,7 +83,9 @@ def exact(spec: Spec, *, sigma: float = 0.002, genes: int = 500) -> Spec:
         raise InputError(f"policy {name}: has no exact arithmetic; {', '.join(able)} have")
     size = abs(bfloat16.scale(sigma, "sigma"))
     if not 0 <= genes <= MAX_GENES:
-        raise InputError(f"genes: exact arithmetic is fitted to 0 to {MAX_GENES:,} genes")
+        raise InputError(
+            f"genes: exact arithmetic is fitted to 0 to {MAX_GENES:,} genes, not {genes}"
+        )
     plain = msgspec.structs.replace(cast(Any, spec), steps=None, shifts=None)
     steps, shifts = _choose(plain.layout(), size, genes)
     found = msgspec.structs.replace(plain, steps=steps, shifts=shifts)
