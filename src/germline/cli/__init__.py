@@ -13,7 +13,6 @@ What they share:
 
     options/    what several commands read in the same way
     output/     how they speak: lines, tables, charts, progress, films
-    costs       what a run costs, in words
     bench/      how fast this machine is, for `germline doctor --bench`
 """
 

@@ -2,6 +2,7 @@
 
 numbers      numbers, counts and times as people read them
 charts       numbers over time as text
+costs        what a run costs, in words
 progress     what is seen of a run while it works
 films        episodes as files
 screens      episodes in a window, in the terminal, as lines
