@@ -9,6 +9,7 @@ import typer
 from germline.cli import app
 
 ROOT = Path(__file__).parent.parent.parent
+COMMANDS = typer.main.get_command(app)
 PAGES = {
     str(page.relative_to(ROOT)): page
     for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
@@ -38,7 +39,7 @@ def unknown(line):
     if line in CANONICAL:
         return None
     words = line.replace("export --html", "export html").split()[1:]
-    command = typer.main.get_command(app)
+    command = COMMANDS
     while words and hasattr(command, "commands") and not words[0].startswith("-"):
         name = words.pop(0)
         if name == "..." or name.isupper():
