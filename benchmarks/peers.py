@@ -83,7 +83,7 @@ def germline(hidden: list[int], seed: int) -> Rates:
     """Germline's GA, with 20 parents."""
     from germline import algorithms, compiled, policies
 
-    compiled.keep()
+    xla.keep_compiled()
     from germline.evaluate import BlobCache, Evaluator
     from germline.files import TaskRef
     from germline.messages import Key, Problem, Request
