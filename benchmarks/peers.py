@@ -81,7 +81,7 @@ def race(
 
 def germline(hidden: list[int], seed: int) -> Rates:
     """Germline's GA, with 20 parents."""
-    from germline import algorithms, compiled, policies
+    from germline import algorithms, policies, xla
 
     xla.keep_compiled()
     from germline.evaluate import BlobCache, Evaluator
