@@ -29,6 +29,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 import grpc
 import grpc.aio
 import msgspec
+from idle_worker import CLAIMED
 
 from germline import address, policies
 from germline.address import Address
@@ -37,7 +38,7 @@ from germline.backends import dispatch as dispatching
 from germline.batches import pack
 from germline.files import TaskRef
 from germline.genome import Birth, Gene, Genome
-from germline.messages import Evaluation, Key, Problem, Request, encode
+from germline.messages import Key, Problem, Request, encode
 
 WORKERS = 2
 BATCH = 64
@@ -45,39 +46,11 @@ SECONDS = 5.0
 REPLY = b"r" * 100
 EPISODE = 10.0
 COUNTS = (100, 1_000, 10_000)
-CLAIMED = 1e-3  # seconds that an evaluation is said to take, for batches of a usual size
 POLICY = policies.reference("mlp", policies.make("mlp", {"inputs": 2, "outputs": 2}))
 PROBLEM = Problem(TaskRef("gym", {"id": "CartPole-v1"}), POLICY)
 HERE = Path(__file__).resolve()
-IDLE_PROGRAM = (
-    f"import sys; sys.path.insert(0, {str(HERE.parent)!r}); import backends; "
-    "backends.idle_process(*map(int, sys.argv[1:]))"
-)
-
-
-class Idle:
-    """An evaluator that evaluates nothing."""
-
-    def __init__(self, problem: Problem, blobs: object, *, worker: str, trust: bool) -> None:
-        self.worker = worker
-        self.proof: dict[str, str] = {}
-
-    def evaluate(self, requests: list[Request]) -> list[Evaluation]:
-        """Answer at once."""
-        return [
-            Evaluation(r.key, (1.0,), (9,), (36,), "t", (), None, CLAIMED, self.worker)
-            for r in requests
-        ]
-
-
-def idle_process(descriptor: int, parent: int) -> None:
-    """The program of a worker process, with an evaluator that does nothing."""
-    from germline import evaluate
-    from germline.backends import worker
-
-    evaluate.Evaluator = Idle  # type: ignore[assignment,misc]
-    worker._one_thread = lambda: None
-    worker.main(descriptor, parent)
+IDLE = "idle_worker"  # beside this file, where processes find it
+os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE.parent), os.environ.get("PYTHONPATH", "")])
 
 
 def families(genes: int, children: int = 50, parents: int = 20) -> Iterator[Request]:
@@ -137,7 +110,7 @@ def be_host() -> None:
     """The program of such a host."""
     from germline.cli import main
 
-    processes.PROGRAM = IDLE_PROGRAM
+    processes.PROGRAM = IDLE
     main(["worker", "--processes", str(WORKERS), "--quiet"])
 
 
@@ -327,10 +300,11 @@ def ray_cluster() -> Iterator[None]:
     """A cluster whose hosts have processes that evaluate nothing."""
     from ray_cluster import RayCluster
 
-    patch = f"from germline.backends import processes\nprocesses.PROGRAM = {IDLE_PROGRAM!r}\n"
+    patch = f"from germline.backends import processes\nprocesses.PROGRAM = {IDLE!r}\n"
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "sitecustomize.py").write_text(patch)
-        with RayCluster(environment={"PYTHONPATH": folder}) as cluster:
+        path = os.pathsep.join([folder, str(HERE.parent)])
+        with RayCluster(environment={"PYTHONPATH": path}) as cluster:
             cluster.add(WORKERS)
             yield
 
@@ -363,7 +337,7 @@ def engines() -> None:
                 f"{name:20} {genes:6} {bare:9,.0f} {found[0]:9,.0f} {ratio:6.2f} {found[1]:9,.0f}"
             )
 
-    before, processes.PROGRAM = processes.PROGRAM, IDLE_PROGRAM
+    before, processes.PROGRAM = processes.PROGRAM, IDLE
     row("processes", raw_processes, lambda: Processes(WORKERS))
     processes.PROGRAM = before
     row("gRPC", raw_grpc, served)

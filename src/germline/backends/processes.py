@@ -30,6 +30,7 @@ HOPELESS = 3  # deaths per worker, before it was ready, from which on none is re
 FROZEN = 10.0  # seconds after which a worker that does not say that it has given up is ended
 SECRETS = {TOKEN, URL, PARENT, "GERMLINE_BACKEND", "RAY_AUTH_TOKEN"}
 WORKER = "GERMLINE_WORKER"  # set in the environment of every worker
+PROGRAM = "germline.backends.worker"  # whose `main` a process runs
 
 
 def without_secrets() -> dict[str, str]:
@@ -245,7 +246,7 @@ class Processes:
         if self.platform != "cpu":
             own = dict(devices.settings(self.platform, exact=self._problem.arithmetic == "exact"))
         environment = {**xla.cache_settings(), **without_secrets(), **own, WORKER: "1"}
-        process, pipe = child.start("germline.backends.worker", environment)
+        process, pipe = child.start(PROGRAM, environment)
         worker = WorkerHandle(name, process, pipe, accelerated=self.accelerated)
         worker.start()
         path = tuple(sys.path) if self.trust else ()
