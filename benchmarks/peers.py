@@ -219,14 +219,15 @@ def evox(hidden: list[int], seed: int) -> Rates:
     problem, adapter = CartPole(), ParamsAndVector(network)
     born = adapter.to_vector(dict(network.named_parameters())).detach()
     algorithm = PSO(POPULATION, born - 1.0, born + 1.0)
-    monitor = EvalMonitor(full_fit_history=True, topk=1)
+    monitor = EvalMonitor(full_fit_history=False)
     workflow = StdWorkflow(algorithm, problem, monitor, "max", adapter)
     begin = [workflow.init_step]
 
     def generation() -> tuple[float, Any]:
         with torch.no_grad():
             (begin.pop() if begin else workflow.step)()
-        return float(monitor.fitness_history[-1].sum().abs()), monitor.topk_solutions[0]
+        lengths = -monitor.latest_fitness  # EvoX minimises
+        return float(lengths.sum()), monitor.latest_solution[lengths.argmax()]
 
     def play(champion: Any, count: int) -> float:  # noqa: ANN401
         with torch.no_grad():
