@@ -11,6 +11,7 @@ from germline import bfloat16, files, policies
 from germline import decode_reference as reference
 from germline.blobs import weights_hash
 from germline.decode import Decoder
+from germline.errors import InputError
 from germline.noise import Stream, reference_noise, reference_words
 
 VECTORS = json.loads((Path(__file__).parent.parent / "docs" / "vectors.json").read_text())
@@ -50,7 +51,9 @@ GENOMES = [
     )
     for name, decode in {"numpy": reference.decode, "jax": compiled}.items()
     for v in VECTORS["genomes"]
+    if "sha256" in v
 ]
+NAMED = [v for v in VECTORS["genomes"] if "sha256" not in v]
 
 
 @pytest.mark.parametrize(("decode", "vector"), GENOMES)
@@ -66,3 +69,19 @@ def test_genome(decode, vector, tmp_path):
     assert (file.genome.id, file.genome.digest) == (vector["id"], vector["digest"])
     assert weights_hash(theta) == vector["sha256"]
     assert theta[-8:].tolist() == vector["last"]
+
+
+@pytest.mark.parametrize("vector", NAMED, ids=lambda v: v["id"])
+def test_name(vector):
+    genome = files.from_json(json.dumps(vector["file"]).encode()).genome
+    assert (genome.id, genome.digest) == (vector["id"], vector["digest"])
+
+
+@pytest.mark.parametrize("vector", VECTORS["refused"], ids=lambda v: v["why"])
+def test_refused(vector):
+    def read():
+        genome = files.from_json(json.dumps(vector["file"]).encode()).genome
+        reference.decode(genome, policies.layout_of(genome.policy))
+
+    with pytest.raises(InputError):
+        read()

@@ -25,13 +25,30 @@ import samples  # noqa: E402
 from germline import bfloat16, blobs, files, policies  # noqa: E402
 from germline import decode_reference as reference  # noqa: E402
 from germline.blobs import weights_hash  # noqa: E402
-from germline.genome import Birth, Gene, Genome, Snapshot  # noqa: E402
+from germline.genome import Birth, Foreign, Gene, Genome, Slices, Snapshot  # noqa: E402
 from germline.noise import Stream, reference_noise, reference_words  # noqa: E402
 from germline.policies.arithmetic import integers_reference  # noqa: E402
 from germline.run import spec as specs  # noqa: E402
 
 SEEDS = (0, 1, 4070460811, 4294967295)
 SIGMAS = (0.002, -0.02, 1.9921875)
+# The first vectors have these one after another. A later operator has genomes of its own.
+TOGETHER = (
+    "gaussian",
+    "block:layer",
+    "block:row",
+    "block:head",
+    "renew:layer",
+    "renew:row",
+    "renew:head",
+    "grow",
+    "sparse:0.01",
+    "sparse:0.5",
+    "sparse:1.0",
+    "lowrank:1",
+    "lowrank:3",
+    "lowrank:64",
+)
 
 
 def noise_values():
@@ -116,7 +133,8 @@ def specification():
             for number in (0.002, -0.5, 1 + 2**-8 + 2**-30, 1 + 2**-8, 3.0, 2.0**-64, -(2.0**16))
         ],
         "layouts": list(layout_vectors()),
-        "genomes": list(genome_vectors()),
+        "genomes": [*genome_vectors(), *odd_vectors()],
+        "refused": list(refused_vectors()),
     }
 
 
@@ -156,20 +174,96 @@ def layout_vectors():
 
 
 def genome_vectors():
-    """Every operator that each network takes, one after another in one lineage; and a Snapshot."""
+    """Every operator that each network takes, one after another in one lineage."""
     for number, spec in enumerate(example_specs(), 1):
         policy, layout = policies.reference(policies.registry.name_of(spec), spec), spec.layout()
-        genes = [
-            Gene(seed, sigma, operator)
-            for operator in (*samples.operators_for(layout), "sparse:1e-05")
-            for seed, sigma in ((number, 0.002), (2**32 - number, -0.3))
-        ]
-        yield genome_vector(files.GenomeFile(Genome(policy, Birth(number), tuple(genes))), layout)
+        known = samples.operators_for(layout)
+        together = [operator for operator in TOGETHER if operator in known]
+        later = [[operator] for operator in known if operator not in TOGETHER]
+        for operators in ([*together, "sparse:1e-05"], *later):
+            genes = [
+                Gene(seed, sigma, operator)
+                for operator in operators
+                for seed, sigma in ((number, 0.002), (2**32 - number, -0.3))
+            ]
+            genome = Genome(policy, Birth(number), tuple(genes))
+            yield genome_vector(files.GenomeFile(genome), layout)
+
+
+def odd_vectors():
+    """What the others have not: Snapshots, heads that fill up, names alone, odd spellings."""
     spec = networks.spec_of("mlp")
     policy, layout = policies.reference("mlp", spec), spec.layout()
     blob = blobs.pack(reference.decode(Genome(policy, Birth(3)), layout))
-    genome = Genome(policy, Snapshot(blobs.sha256(blob)), (Gene(11, 0.05), Gene(12, 2.0**-64)))
-    yield genome_vector(files.GenomeFile(genome, weights=blob), layout)
+    snapshot = Genome(policy, Snapshot(blobs.sha256(blob)))
+    for operator in ("gaussian", "lowrank:2", "sparse:0.25"):
+        genome = snapshot.child(Gene(11, 0.05, operator)).child(Gene(12, 2.0**-64, operator))
+        yield genome_vector(files.GenomeFile(genome, weights=blob), layout)
+    for name in ("memory empty", "ensemble empty"):
+        spec = networks.spec_of(name)
+        empty = Genome(policies.reference(name.split()[0], spec), Birth(4))
+        for count in (1, 3, 14):  # there are 12 heads, or 6 members
+            genes = tuple(Gene(seed, 0.25, "grow") for seed in range(count))
+            genome = Genome(empty.policy, empty.root, genes)
+            yield genome_vector(files.GenomeFile(genome), spec.layout())
+    for payload in ((5, 2**32 - 1), Slices(7, ((8, 0.002), (0, -1e-05), (9, 2.0), (1, -0.0)))):
+        kind = "uber" if isinstance(payload, Slices) else "seed-list"
+        genome = Genome(policy, Foreign(kind, payload, "0" * 64), (Gene(1, 0.5), Gene(2, 0.5)))
+        document = json.loads(files.to_json(files.GenomeFile(genome)))
+        yield {"file": document, "id": genome.id, "digest": genome.digest}
+    document = {
+        "germline": 1,
+        "id": None,
+        "policy": {"name": "gru", "layout": policies.make("gru", {}).layout().digest},
+        "root": {"kind": "birth", "seed": 6},
+        "task": {"name": "gym"},
+        "arithmetic": "bfloat16",
+        "siblings": 4,
+        "normaliser": {"mean": [0, 0.5, 1, 2], "std": [1, 2, 3, 4e-3]},
+        "genes": [
+            {"sigma": 0.1, "operator": "sparse:.5", "seeds": [1, 2, 3]},
+            {"sigma": 1, "operator": "sparse:2.5e-2", "seeds": [4]},
+        ],
+    }
+    file = files.from_json(json.dumps(document).encode())
+    vector = genome_vector(file, policies.layout_of(file.genome.policy))
+    yield {**vector, "file": document}
+
+
+def refused_vectors():
+    """Changes to one file, each of which a reader must refuse."""
+    good = json.loads((HERE / "genome.json").read_text())
+    policy, run = good["policy"], good["genes"][0]
+    changes = {
+        "another version": {"germline": 2},
+        "a field that is not known": {"species": 1},
+        "a wrong id": {"id": "0000000000000000"},
+        "a policy that is not known": {"policy": {**policy, "name": "perceptron"}},
+        "a setting that is not known": {
+            "policy": {**policy, "settings": {**policy["settings"], "width": 3}}
+        },
+        "a setting that is null": {
+            "policy": {**policy, "settings": {**policy["settings"], "head": None}}
+        },
+        "another layout": {"policy": {**policy, "layout": "0" * 64}},
+        "a seed beyond 32 bits": {"root": {"kind": "birth", "seed": 2**32}},
+        "a root that is not known": {"root": {"kind": "egg", "seed": 5}},
+        "no seeds in a run": {"genes": [{**run, "seeds": []}]},
+        "a sigma of 0": {"genes": [{**run, "sigma": 0.0}]},
+        "a sigma that is too large": {"genes": [{**run, "sigma": 1e6}]},
+        "an operator that is not known": {"genes": [{**run, "operator": "shuffle"}]},
+        "a share above 1": {"genes": [{**run, "operator": "sparse:1.5"}]},
+        "a rank above 64": {"genes": [{**run, "operator": "lowrank:65"}]},
+        "heads where there are none": {"genes": [{**run, "operator": "block:head"}]},
+        "an arithmetic that is not known": {"arithmetic": "float64"},
+        "shared products in exact arithmetic": {"arithmetic": "exact", "siblings": 4},
+        "a deviation of 0": {"normaliser": {"mean": [0.0], "std": [0.0]}},
+    }
+    for why, change in changes.items():
+        document = {**good, **change}
+        if "id" not in change:
+            del document["id"]
+        yield {"file": document, "why": why}
 
 
 def genome_vector(file, layout):
