@@ -102,3 +102,9 @@ def test_pong_and_humanoid_have_the_settings_of_their_papers():
     humanoid = specs.resolve(presets.read("humanoid-es")).spec
     assert (list(humanoid.policy["hidden"]), humanoid.policy["activation"]) == ([64, 64], "tanh")
     assert humanoid.policy["normalise"] == "observations"
+
+
+@pytest.mark.parametrize("name", presets.names())
+def test_a_preset_is_on_its_page(name):
+    page = Path(__file__).parent.parent / "docs" / "presets.md"
+    assert f"| {name} |" in page.read_text() or f"`{name}`" in page.read_text()

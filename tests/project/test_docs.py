@@ -47,3 +47,12 @@ def test_every_setting_is_documented(page, kind, table):
 @pytest.mark.parametrize(("page", "name"), NAMED, ids=str)
 def test_everything_registered_is_named(page, name):
     assert f"`{name}`" in (DOCS / page).read_text()
+
+
+def test_tasks_that_are_environments_themselves_are_listed():
+    """Those that need no settings."""
+    from germline.cli import envs
+
+    fields = {name: msgspec.structs.fields(kind) for name, kind in ours(tasks).items()}
+    complete = [name for name, found in fields.items() if not any(f.required for f in found)]
+    assert [row["id"] for row in envs._own()] == sorted(complete)
