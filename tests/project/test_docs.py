@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from germline import algorithms, policies, tasks
+from germline.backends import registry
 from germline.run.spec import Engine, Spec, Stop
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
@@ -13,8 +14,15 @@ DOCS = Path(__file__).parent.parent.parent / "docs"
 
 def ours(room):
     """What Germline itself has registered, by name; other tests register things of their own."""
-    kinds = room.registry._registry.items()
-    return {name: kind for name, kind in kinds if kind.__module__.startswith("germline.")}
+    homes = {
+        name: getattr(kind, "score", kind).__module__
+        for name, kind in room.registry._registry.items()
+    }
+    return {
+        name: room.registry._registry[name]
+        for name, home in homes.items()
+        if home.startswith("germline.")
+    }
 
 
 WRITTEN = [
@@ -47,6 +55,15 @@ def test_every_setting_is_documented(page, kind, table):
 @pytest.mark.parametrize(("page", "name"), NAMED, ids=str)
 def test_everything_registered_is_named(page, name):
     assert f"`{name}`" in (DOCS / page).read_text()
+
+
+ADDRESSES = [*registry.ALONE, *(s + "://" for kind in registry.ENGINES for s in kind.schemes)]
+
+
+@pytest.mark.parametrize("name", ADDRESSES)
+@pytest.mark.parametrize("page", ["clusters.md", "commands.md"])
+def test_every_engine_is_named(page, name):
+    assert f"`{name}" in (DOCS / page).read_text()
 
 
 def test_tasks_that_are_environments_themselves_are_listed():

@@ -13,6 +13,7 @@ import germline
 
 ROOT = Path(__file__).parent.parent.parent
 SOURCE = ROOT / "src" / "germline"
+PRESETS = SOURCE / "presets"  # which has no modules
 ORDER = re.findall(r"^    (\w+)  ", germline.__doc__, re.MULTILINE)
 MODULES = sorted(
     p.relative_to(SOURCE) for p in SOURCE.rglob("*.py") if p.parent != SOURCE
@@ -41,15 +42,15 @@ def test_the_package_docstring_lists_every_room():
     assert set(ORDER) == {room(module) for module in MODULES}
 
 
-FOLDERS = ("legacy", "policies", "policies/arithmetic", "tasks", "tasks/on_device", "tasks/on_host")
+FOLDERS = [p.parent for p in SOURCE.rglob("__init__.py") if p.parent not in (SOURCE, PRESETS)]
 
 
-@pytest.mark.parametrize("folder", FOLDERS)
-def test_a_folder_lists_its_modules(folder):
-    text = ast.get_docstring(ast.parse((SOURCE / folder / "__init__.py").read_text()))
-    inside = (SOURCE / folder).glob("[!_.]*")
-    modules = {p.stem for p in inside if p.is_dir() or p.suffix == ".py"}
-    assert set(re.findall(r"^    (\w+)  ", text, re.MULTILINE)) == modules
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_a_folder_says_what_its_modules_are(folder):
+    text = ast.get_docstring(ast.parse((folder / "__init__.py").read_text()))
+    for module in folder.glob("[!_.]*"):
+        if module.suffix == ".py" or (module / "__init__.py").exists():
+            assert re.search(rf"\b{module.stem}\b", text), module.name
 
 
 @pytest.mark.parametrize("module", MODULES, ids=str)

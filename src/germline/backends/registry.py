@@ -1,4 +1,4 @@
-"""The engines by name and by address: a new one is a folder, and a line here."""
+"""The engines by name and by address: a new one is a module or a folder, and a line here."""
 
 from importlib import import_module
 from typing import NamedTuple, cast

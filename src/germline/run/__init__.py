@@ -24,6 +24,7 @@ The modules in reading order:
 
     recall        an individual, to be played
     fork          another run from a generation on
+    handover      what stays behind when a run is handed on
     prune         a small copy
     score         fresh episodes
 

@@ -1,4 +1,7 @@
-"""How fast this machine is at each part of a run, and what to set: `germline doctor --bench`."""
+"""How fast this machine is at each part of a run, and what to set: `germline doctor --bench`.
+
+parts   the parts of a run, each measured alone
+"""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
