@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import networks
 from germline import bfloat16, files, policies
 from germline import decode_reference as reference
 from germline.blobs import weights_hash
@@ -85,3 +86,13 @@ def test_refused(vector):
 
     with pytest.raises(InputError):
         read()
+
+
+def test_every_network_of_the_table_has_a_layout():
+    found = [v["policy"] for v in VECTORS["layouts"]]
+    for name in networks.NETWORKS:
+        spec = networks.spec_of(name)
+        policy = policies.reference(name.split()[0], spec)
+        assert {"name": policy.name, "settings": policy.settings} in found, (
+            "see tests/golden/make.py"
+        )

@@ -50,7 +50,7 @@ def check(task: str) -> dict[str, str]:
 
 
 def network() -> str:
-    """Weights of a lineage with every operator, and what they answer to random pixels.
+    """Weights of a lineage with five operators, and what they answer to random pixels.
 
     Once as populations compute on this machine, and once as individuals do.
     """
