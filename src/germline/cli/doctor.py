@@ -30,7 +30,7 @@ EXTRAS = {
     "tensorboard": ("tensorboard",),
     "video": ("imageio", "imageio-ffmpeg", "pillow", "pygame-ce"),
 }
-# The weights of one genome with a gene of every operator, by the numpy reference.
+# The weights of one genome with four operators, by the numpy reference.
 GOLDEN = "8cfd5e5e43a74010b68320235e9e47a9b2ee70cadfe33e80a33e41ac709c4718"
 
 
