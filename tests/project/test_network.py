@@ -11,7 +11,9 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+import typer
 
+from germline.cli import app
 from runs import CARTPOLE, FROSTBITE, golden_store, run, small, write
 from servers import program
 
@@ -65,10 +67,34 @@ import seed-list seeds.json --env Frostbite-v4 --out imported.json
 train atari.toml --out atari --workers 1 --quiet
 slurm spec.toml --dry-run --out slurmed
 deploy docker frostbite-laptop --out docker
+deploy compose frostbite-laptop --out compose
 deploy kubernetes frostbite-laptop --out kubernetes
+deploy kuberay frostbite-laptop --out kuberay
 deploy slurm frostbite-laptop --out slurm
 deploy aws frostbite-laptop --out aws
 """
+
+
+# `reproduce` is `train` and `eval`, `import uber` is `import seed-list` with a table of a gigabyte.
+ASKED_TO = {"worker", "status", "dashboard", "reproduce", "import uber"}
+
+
+def test_every_command_is_watched_or_is_asked_to_call():
+    def leaves(group, path=()):
+        for name, command in group.commands.items():
+            if hasattr(command, "commands"):
+                yield from leaves(command, (*path, name))
+            else:
+                yield " ".join((*path, name))
+
+    known = set(leaves(typer.main.get_command(app)))
+    watched = {
+        name
+        for name in known
+        for line in COMMANDS.splitlines()
+        if f"{line} ".startswith(f"{name} ")
+    }
+    assert known == watched | ASKED_TO
 
 
 @pytest.fixture
@@ -202,8 +228,10 @@ calls = "connect", "getaddrinfo", "gethostbyname", "gethostbyaddr", "sendto", "s
 
 def watch(event, given):
     # Sockets of this machine have a path; all others have a host and a port.
-    if event in {f"socket.{name}" for name in calls} and not isinstance(given[-1], str | bytes):
-        asked.append((event, given[1:]))
+    sent = event.startswith(("socket.connect", "socket.send"))
+    path = sent and isinstance(given[-1], str | bytes)
+    if event in {f"socket.{name}" for name in calls} and not path:
+        asked.append((event, given))
 
 
 sys.addaudithook(watch)
@@ -226,6 +254,32 @@ export metrics old --out metrics.csv
 export evaluations old --out evaluations.csv
 genome show genome.json
 """
+
+
+def test_what_python_sees_would_be_seen():
+    looked = (
+        WATCHED.partition("from germline")[0]
+        + """
+import socket
+
+for look in (
+    lambda: socket.gethostbyname("localhost"),
+    lambda: socket.gethostbyaddr("127.0.0.1"),
+    lambda: socket.getaddrinfo("localhost", 1),
+    lambda: socket.create_connection(("127.0.0.1", 1)),
+):
+    before = len(asked)
+    try:
+        look()
+    except OSError:
+        pass
+    assert len(asked) > before
+"""
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", looked], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_nor_do_some_of_them_by_what_python_sees(here):

@@ -107,6 +107,7 @@ def test_the_version_is_one():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["version"] == germline.__version__
     assert f"## {germline.__version__}" in (ROOT / "CHANGELOG.md").read_text()
+    assert f"germline {germline.__version__}\n" in (ROOT / "docs" / "tutorial.md").read_text()
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert cited["version"] == germline.__version__
     assert f"## {germline.__version__}, {cited['date-released']}" in (

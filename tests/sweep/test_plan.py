@@ -195,3 +195,7 @@ def test_a_file_that_is_wrong_is_named(name, tmp_path):
         sweep.planned(path)
     assert str(told.value).startswith(f"{path}: ")
     assert words in str(told.value)
+
+
+def test_passwords_are_in_no_name():
+    assert plan.text("redis://someone:secret@127.0.0.1:1") == "redis://someone:***@127.0.0.1:1"

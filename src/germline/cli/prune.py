@@ -23,6 +23,8 @@ def prune(
     options.prepare(trust)
     from germline.run import handover
     from germline.run import prune as pruning
+    from germline.run import spec as specs
+    from germline.run.stop import Stop
 
     found = pruning.prune(run, out, include=handover.asked(include), trust=trust)
     if json:
@@ -30,6 +32,8 @@ def prune(
         return
     kept, lived = found.individuals
     trusted = " --trust" if trust else ""
+    if specs.read(out / "spec.toml").stop == Stop():
+        trusted += " --set stop.generations=N, for without its costs nothing ends it"
     say(
         f"{out}: {counted(found.generations, 'generation')}, {kept:,} of "
         f"{counted(lived, 'individual')}, {found.bytes / 1e6:,.2f} MB. "

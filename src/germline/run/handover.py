@@ -12,6 +12,7 @@ import msgspec
 
 from germline.backends import registry
 from germline.errors import InputError
+from germline.messages import Evaluation, Failure
 from germline.run.spec import Engine, Spec
 from germline.run.store import Store
 
@@ -22,7 +23,8 @@ KINDS = {
     "costs": "prices, what was paid and what is to pay",
 }
 _OURS = re.compile(r"serial|[a-z]+-[0-9]+")  # processes of one machine, whichever it was
-_KIND = re.compile(r"\w+(?=: )", re.ASCII)
+# What is raised is called so; any other first word may be the name of a machine.
+_KIND = re.compile(r"[A-Za-z_]\w*(?:Error|Exception|Warning|Exit|Interrupt)(?=: |\Z)", re.ASCII)
 
 
 def asked(text: str) -> frozenset[str]:
@@ -71,11 +73,30 @@ def workers(store: Store, include: Collection[str]) -> dict[int, str]:
 
 
 def failure(reason: str | None, include: Collection[str]) -> str | None:
-    """Why an evaluation failed; the text is a task's or a stranger's, and may say anything."""
+    """Why an evaluation failed: only the kind of error, if it begins with one.
+
+    The rest of the text is a task's or a stranger's, and may say anything.
+    """
     if reason is None or "errors" in include:
         return reason
     kind = _KIND.match(reason)
     return kind[0] if kind else "failed"
+
+
+def state(part: Any, include: Collection[str]) -> Any:  # noqa: ANN401 - a state, or a part of one
+    """An algorithm's state without who evaluated, and what failures said."""
+    if isinstance(part, Evaluation | Failure):
+        if "hosts" not in include:
+            part = msgspec.structs.replace(part, worker="")
+        if isinstance(part, Failure):
+            part = msgspec.structs.replace(part, reason=failure(part.reason, include))
+        return part
+    if isinstance(part, msgspec.Struct):
+        fields = {name: state(getattr(part, name), include) for name in part.__struct_fields__}
+        return msgspec.structs.replace(part, **fields)
+    if isinstance(part, Mapping):
+        return {key: state(value, include) for key, value in part.items()}
+    return tuple(state(one, include) for one in part) if type(part) is tuple else part
 
 
 def clear(copy: Store, source: Store, include: Collection[str]) -> None:

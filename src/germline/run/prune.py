@@ -64,7 +64,8 @@ def prune(
                 handover.clear(copy, whole, include)
                 with copy.transaction():
                     for generation, state in states.items():
-                        copy.keep(generation, resolved.algorithm.encode(state))
+                        told = handover.state(state, include)
+                        copy.keep(generation, resolved.algorithm.encode(told))
                 copy.compact()
                 individuals, evaluations = zip(copy.count(), whole.count(), strict=True)
             (draft / "lock").unlink()

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from germline import presets
+from germline import address, presets
 from germline.errors import InputError
 from germline.run import engines, outline
 from germline.run import spec as specs
@@ -182,7 +182,7 @@ def _short(names: Sequence[str]) -> dict[str, str]:
 def text(value: Any) -> str:  # noqa: ANN401 - plain data
     """A value as people read it."""
     if isinstance(value, str):
-        return value
+        return address.redact(value)
     if isinstance(value, float):
         return repr(value)
     if isinstance(value, list):
