@@ -17,6 +17,18 @@ hypothesis.settings.register_profile("germline", deadline=None, derandomize="CI"
 hypothesis.settings.load_profile("germline")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def forgotten():
+    """Let go of what a module has compiled.
+
+    The programs of the whole suite in one process take gigabytes, and in the end more memory maps
+    than Linux allows, of which XLA dies.
+    """
+    yield
+    if jax := sys.modules.get("jax"):
+        jax.clear_caches()
+
+
 @pytest.fixture
 def germline(capsys):
     """The command line inside this process, which is quick: its exit code, output and error."""

@@ -42,17 +42,23 @@ def large(vector):
     return vector.get("file", {"policy": {"name": ""}})["policy"]["name"] in ("dqn", "conv-lstm")
 
 
+SLOW = [pytest.mark.slow]
+
+
 def compiled(genome, layout, snapshots):
     return Decoder(layout, snapshots).decode(genome)
 
 
+DECODED = [v for v in VECTORS["genomes"] if "sha256" in v]
+# The first of each policy, and the odd ones: every operator is compiled for each.
+FEW = list({v.get("file", {}).get("policy", {}).get("name"): v for v in DECODED[::-1]}.values())
+FEW += [v for v in DECODED[-12:] if v not in FEW]
 GENOMES = [
-    pytest.param(
-        decode, v, id=f"{name}-{v['id']}", marks=[pytest.mark.slow] * (large(v) or name == "jax")
-    )
-    for name, decode in {"numpy": reference.decode, "jax": compiled}.items()
-    for v in VECTORS["genomes"]
-    if "sha256" in v
+    *(
+        pytest.param(reference.decode, v, id=f"numpy-{v['id']}", marks=SLOW * large(v))
+        for v in DECODED
+    ),
+    *(pytest.param(compiled, v, id=f"jax-{v['id']}", marks=SLOW) for v in FEW),
 ]
 NAMED = [v for v in VECTORS["genomes"] if "sha256" not in v]
 
