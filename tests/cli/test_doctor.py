@@ -39,6 +39,7 @@ def test_every_part_is_measured(germline, monkeypatch):
     assert f'arithmetic = "{advice["arithmetic"]}"' in advice["why"][1]
 
 
+@pytest.mark.slow
 def test_without_a_game_a_pole_is_balanced_as_on_an_accelerator(monkeypatch):
     tasks.make("atari", {"game": "frostbite"}).close()
     monkeypatch.setitem(sys.modules, "ale_py", None)

@@ -47,7 +47,14 @@ EXACT = [n for n in EXACT if not n.endswith(("tanh", "normalised", "cosine"))]
 
 
 # Each takes long to compile, and has a sibling in the table that takes less.
-LARGE = ("dqn", "dqn continuous", "dqn normalised", "conv-lstm", "conv-lstm normalised")
+LARGE = (
+    "dqn",
+    "dqn valid",
+    "dqn continuous",
+    "dqn normalised",
+    "conv-lstm",
+    "conv-lstm normalised",
+)
 
 
 def patient(names, large=LARGE):
