@@ -47,3 +47,24 @@ def test_the_reference_has_every_public_name(site):
     wanted = {f"{room.__name__}.{name}" for room in rooms for name in room.__all__}
     found = set(re.findall(r'id="(germline\.[\w.]+)"', page))
     assert wanted <= found
+
+
+def imported():
+    """What examples and pages import of Germline: (where, module, name)."""
+    scripts = {path.name: path.read_text() for path in (ROOT / "examples").glob("*.py")}
+    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+        blocks = re.findall(r"^```python[^\n]*\n(.*?)^```", page.read_text(), re.M | re.S)
+        scripts[page.name] = "\n".join(blocks)
+    for where, text in scripts.items():
+        for module, names in re.findall(r"^from (germline[\w.]*) import ([\w, ]+)", text, re.M):
+            for name in names.split(", "):
+                yield where, module, name
+
+
+@pytest.mark.parametrize(("where", "module", "name"), sorted(set(imported())))
+def test_what_examples_import_is_on_the_page_about_python(where, module, name):
+    page = (ROOT / "docs" / "api.md").read_text()
+    members = re.search(rf"^::: {re.escape(module)}\n.*members: \[(.*)\]", page, re.M)
+    assert f"::: {module}.{name}\n" in page or (
+        members is not None and name in members[1].split(", ")
+    )

@@ -36,7 +36,13 @@ def evaluate(
     workers: Annotated[
         int | None, typer.Option(min=1, max=4096, help="How many; one per core if not said.")
     ] = None,
-    device: options.Device = None,
+    device: Annotated[
+        str | None,
+        typer.Option(
+            metavar="auto|cpu|gpu|tpu",
+            help="What to compute on; if not said, an accelerator in exact arithmetic alone.",
+        ),
+    ] = None,
     at_least: Annotated[
         float | None, typer.Option(help="Exit with code 1 if the mean is lower.")
     ] = None,
