@@ -447,6 +447,7 @@ class Held:
         until(
             lambda: self.generations() >= 2 and len(self.workers()) == 2,
             "two generations are done, and both nodes have joined",
+            seconds=110,  # before its time is up
         )
         found = self.workers()
         for number in found:
@@ -464,7 +465,7 @@ def test_four_runs_on_two_nodes_outlive_a_time_limit(tmp_path):
     write(tmp_path / "spec.toml", CARTS)
     scratch, runs = tmp_path / "scratch", tmp_path / "runs/carts"
     scratch.mkdir()
-    limits = ["--time", "1", "--margin", "5", "--at-once", "2", "--scratch", scratch]
+    limits = ["--time", "2", "--margin", "5", "--at-once", "2", "--scratch", scratch]
     words = ["slurm", "spec.toml", *BOTH, "--nodes", 2, "--cpus-per-node", 1, *limits, "--wait"]
     with servers.slurm() as cluster:
         with subprocess.Popen(
