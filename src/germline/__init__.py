@@ -6,8 +6,8 @@ The modules in reading order, each importing only from those above it:
     settings          what users write, turned into structs
     address           where a server is, and the secrets it is reached with
     xla               its programs, kept between processes, and its threads
-    child             programs that this one starts, and that end with it
     device            whether there is an accelerator, and what it takes to use it
+    child             programs that this one starts, and that end with it
     bfloat16          scales that keep the arithmetic exact
     noise             integer noise addressed by (seed, stream, index)
     layout            how a flat vector of weights is cut into a network's tensors

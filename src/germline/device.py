@@ -86,6 +86,18 @@ def settings(platform: str, *, exact: bool) -> Mapping[str, str]:
     }
 
 
+def cores() -> int:
+    """How many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def hands() -> int:
+    """How many processes to have beside the one with the accelerator, which needs a core too."""
+    return cores() - 1 if cores() > 4 else cores()
+
+
 def offscreen(*, window: bool = False) -> None:
     """Let environments draw where there is no screen; to be called before they are imported."""
     os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")

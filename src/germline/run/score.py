@@ -11,9 +11,8 @@ import numpy as np
 from germline import blobs, draws, policies, tasks
 from germline import device as devices
 from germline.backends import Backend, Dispatcher, Processes, Serial
-from germline.backends.processes import cores
 from germline.blobs import BlobCache
-from germline.device import Device
+from germline.device import Device, cores
 from germline.draws import Purpose
 from germline.errors import InputError, shorten
 from germline.evaluate import Evaluator, Frozen
