@@ -98,6 +98,11 @@ def hands() -> int:
     return cores() - 1 if cores() > 4 else cores()
 
 
+def lanes(slots: int | None, count: int) -> int:
+    """Episodes under way for each of `count` processes: a share of the slots, if these are said."""
+    return LANES if slots is None else max(2, slots // count)
+
+
 def offscreen(*, window: bool = False) -> None:
     """Let environments draw where there is no screen; to be called before they are imported."""
     os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")

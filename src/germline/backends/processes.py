@@ -19,7 +19,7 @@ from germline.backends.worker import Hello
 from germline.backends.worker_handle import WorkerHandle
 from germline.batches import Batch, pack
 from germline.blobs import BlobCache
-from germline.device import LANES, Device
+from germline.device import Device
 from germline.errors import InputError
 from germline.messages import Event, Key, Lost, Problem, Request, decode_events, encode
 
@@ -70,7 +70,7 @@ class Processes:
         self.accelerated = together or self.platform != "cpu"
         self.cores = count or (devices.hands() if self.accelerated else devices.cores())
         self.count = 1 if self.accelerated else self.cores
-        self.lanes = LANES if slots is None else max(2, slots // self.cores)
+        self.lanes = devices.lanes(slots, self.cores)
         self.trust = trust
         self._problem: Problem | None = None
         self.blobs = BlobCache()

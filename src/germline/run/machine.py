@@ -55,6 +55,6 @@ def kind(engine: Engine) -> str:
     where = devices.choose(engine.device) if engine.name == "processes" else "cpu"
     if where != "cpu":
         count = engine.workers or devices.hands()
-        lanes = devices.LANES if engine.slots is None else max(2, engine.slots // count)
+        lanes = devices.lanes(engine.slots, count)
         where = f"{devices.name(where)}, {count * (lanes // 2) * 2} slots"
     return " ".join([platform.machine(), *vectors, where])
