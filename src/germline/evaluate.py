@@ -15,19 +15,12 @@ from germline import policies, proof, tasks
 from germline.blobs import BlobCache
 from germline.decode import Decoder
 from germline.errors import InputError, shorten
-from germline.messages import Evaluation, Failure, Problem, Request, Result, Sums
+from germline.messages import Evaluation, Failure, Frozen, Problem, Request, Result, Sums
 from germline.policies.normalisation import Context
 from germline.policies.protocols import ExactNetwork
 from germline.tasks import random_play
 from germline.tasks.film import Watch
 from germline.tasks.protocols import Episode, Outcome
-
-
-class Frozen(msgspec.Struct, frozen=True, array_like=True):
-    """A context as a blob: the mean and standard deviation of each input."""
-
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
 
 
 class Evaluator:

@@ -70,6 +70,13 @@ class Sums(msgspec.Struct, frozen=True, array_like=True):
     squares: tuple[float, ...]
 
 
+class Frozen(msgspec.Struct, frozen=True, array_like=True):
+    """A context as a blob: the mean and standard deviation of each input."""
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+
 class Evaluation(msgspec.Struct, frozen=True, array_like=True, tag="evaluation"):
     """How an individual did: one number per episode.
 

@@ -15,9 +15,9 @@ from germline.blobs import BlobCache
 from germline.device import Device, cores
 from germline.draws import Purpose
 from germline.errors import InputError, shorten
-from germline.evaluate import Evaluator, Frozen
+from germline.evaluate import Evaluator
 from germline.files import GenomeFile, TaskRef
-from germline.messages import Evaluation, Failure, Key, Problem, Request, encode
+from germline.messages import Evaluation, Failure, Frozen, Key, Problem, Request, encode
 from germline.tasks import fitting
 from germline.tasks.film import Shot, Watch
 from germline.tasks.protocols import Outcome
