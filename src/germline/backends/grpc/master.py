@@ -168,11 +168,11 @@ class Grpc:
         if self._coordinator.put_in(work):
             self._do(self._coordinator.feed)
 
-    # From here on, all is done by the thread of the asyncio loop.
-
     def _do(self, what: Any, *arguments: Any) -> None:  # noqa: ANN401 - any function
         if self._loop is not None:
             self._loop.call_soon_threadsafe(what, *arguments)
+
+    # From here on, all is done by the thread of the asyncio loop.
 
     def _serve(self, opened: SimpleQueue[Exception | None]) -> None:
         async def serve() -> None:
