@@ -129,6 +129,17 @@ class Lost(msgspec.Struct, frozen=True, array_like=True, tag="lost"):
 Result = Evaluation | Failure
 Event = Evaluation | Failure | Lost
 
+
+def keys_of(event: Event) -> tuple[Key, ...]:
+    """The requests that an event is about."""
+    return event.keys if isinstance(event, Lost) else (event.key,)
+
+
+def handed_back(keys: tuple[Key, ...]) -> Lost:
+    """Requests that whoever leaves has not answered; nobody is to blame."""
+    return Lost(keys, "handed back", blamed=False)
+
+
 encode = msgspec.msgpack.Encoder().encode
 _events = msgspec.msgpack.Decoder(tuple[Event, ...])
 

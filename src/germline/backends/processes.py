@@ -21,7 +21,7 @@ from germline.batches import Batch, pack
 from germline.blobs import BlobCache
 from germline.device import Device
 from germline.errors import InputError
-from germline.messages import Event, Key, Lost, Problem, Request, decode_events, encode
+from germline.messages import Event, Key, Lost, Problem, Request, decode_events, encode, handed_back
 
 IN_FLIGHT = 2  # batches a worker holds: one in work, one waiting, so that it is never idle
 HOPELESS = 3  # deaths per worker, before it was ready, from which on none is replaced
@@ -136,7 +136,7 @@ class Processes:
         """Finish what is being worked on and nothing more; give the rest back."""
         self._leaving = True
         for batch in self._waiting:
-            yield Lost(batch.keys, "handed back", blamed=False)
+            yield handed_back(batch.keys)
         self._waiting.clear()
         for worker in list(self._workers):
             if worker.accelerated and worker.ready and worker.batches:
@@ -145,7 +145,7 @@ class Processes:
             while len(worker.batches) > (1 if worker.ready else 0):
                 keys = worker.batches.pop()
                 if len(worker.batches) >= worker.ignored:
-                    yield Lost(keys, "handed back", blamed=False)
+                    yield handed_back(keys)
             if not worker.batches:
                 worker.end()
                 self._workers.remove(worker)
