@@ -14,7 +14,7 @@ from germline.backends import Backend, Dispatcher, Processes, Serial
 from germline.blobs import BlobCache
 from germline.device import Device, cores
 from germline.draws import Purpose
-from germline.errors import InputError, shorten
+from germline.errors import InputError, shorten, told
 from germline.evaluate import Evaluator
 from germline.files import GenomeFile, TaskRef
 from germline.messages import Evaluation, Failure, Frozen, Key, Problem, Request, encode
@@ -138,7 +138,7 @@ def watch(
     except Exception as error:
         if error in broken:
             raise
-        raise _unplayable(file, shorten(f"{type(error).__name__}: {error}")) from None
+        raise _unplayable(file, told(error)) from None
     finally:
         evaluator.close()
     returns, steps, frames = (
