@@ -15,7 +15,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from germline.address import Address
+from germline.address import Address, bracketed
 from germline.backends.grpc import codec, schema
 from germline.backends.grpc.status import Progress
 from germline.backends.hosts.admission import Fault, Rejected
@@ -206,8 +206,7 @@ class Grpc:
         }
         handler = grpc.method_handlers_generic_handler(schema.SERVICE, methods)
         server.add_generic_rpc_handlers((handler,))
-        host = f"[{self.address.host}]" if ":" in self.address.host else self.address.host
-        place = f"{host}:{self.address.port}"
+        place = f"{bracketed(self.address.host)}:{self.address.port}"
         if self.certificate is not None and self.key is not None:
             secret = grpc.ssl_server_credentials([(self.key, self.certificate)])
             self.port = server.add_secure_port(place, secret)
