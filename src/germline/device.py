@@ -1,7 +1,7 @@
-"""Whether this machine has an accelerator that JAX can use; found out without starting JAX.
+"""The cores of this machine, and whether it has an accelerator; found out without starting JAX.
 
 A process that starts JAX takes hold of the accelerator. So masters look here, stay on the CPU
-themselves, and leave the accelerator to the worker that computes.
+themselves, and leave the accelerator to the worker that computes. `offscreen` is about drawing.
 """
 
 import os
@@ -104,7 +104,10 @@ def lanes(slots: int | None, count: int) -> int:
 
 
 def offscreen(*, window: bool = False) -> None:
-    """Let environments draw where there is no screen; to be called before they are imported."""
+    """Let environments draw where there is no screen: about pictures, not about where JAX computes.
+
+    To be called before they are imported.
+    """
     os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
     if not window:
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
