@@ -189,7 +189,7 @@ def emulate(kind: str, lanes: int, barrier: Any, found: Any) -> None:  # noqa: A
 
 def emulators() -> dict[str, float]:
     """Frames a second of emulators alone on all cores."""
-    from germline.backends.processes import cores
+    from germline.device import cores
 
     rates = {}
     context = multiprocessing.get_context("spawn")
@@ -292,12 +292,11 @@ def main() -> None:
     if unknown := set(options.parts) - set(PARTS):
         parser.error(f"{sorted(unknown)} are not of {', '.join(PARTS)}")
     from germline import device
-    from germline.backends.processes import cores
 
     here = device.choose()
     print(
-        f"{datetime.date.today()}, {device.name(here)}, {cores()} cores of {platform.machine()}, "
-        f"Python {platform.python_version()}, jax {metadata.version('jax')}",
+        f"{datetime.date.today()}, {device.name(here)}, {device.cores()} cores of "
+        f"{platform.machine()}, Python {platform.python_version()}, jax {metadata.version('jax')}",
         flush=True,
     )
     few = here == "cpu"

@@ -15,11 +15,12 @@ from gymnasium.envs.registration import EnvSpec
 from germline import Birth, Gene, Genome, Snapshot, policies, tasks
 from germline.blobs import BlobCache
 from germline.errors import InputError
-from germline.evaluate import Evaluator, Frozen
+from germline.evaluate import Evaluator
 from germline.files import TaskRef
 from germline.messages import (
     Evaluation,
     Failure,
+    Frozen,
     Key,
     Problem,
     Request,

@@ -6,15 +6,15 @@ The modules in reading order, each importing only from those above it:
     settings          what users write, turned into structs
     address           where a server is, and the secrets it is reached with
     xla               its programs, kept between processes, and its threads
+    device            the cores and the accelerator that are here, and drawing without a screen
     child             programs that this one starts, and that end with it
-    device            whether there is an accelerator, and what it takes to use it
     bfloat16          scales that keep the arithmetic exact
     noise             integer noise addressed by (seed, stream, index)
     layout            how a flat vector of weights is cut into a network's tensors
     operators         the mutation operators by name
     genome            Gene, Birth, Snapshot, Foreign, Genome and their ids
     disk              files read within bounds, written whole or not at all
-    blobs             weights as content-addressed bytes
+    blobs             weights, contexts and kept states as bytes named by their hash
     files             genomes as JSON and safetensors
     mutation          what each operator does to the weights
     legacy            weights of genomes that other systems published

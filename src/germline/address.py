@@ -43,6 +43,11 @@ def loopback(host: str) -> bool:
         return host == "localhost"
 
 
+def bracketed(host: str) -> str:
+    """A host as it stands before a port: an IPv6 address in brackets."""
+    return f"[{host}]" if ":" in host else host
+
+
 @dataclass(frozen=True)
 class Address:
     """Where a server is. `path` begins with a slash or is empty, `query` is as it was written."""
@@ -80,7 +85,7 @@ class Address:
 
     def _written(self, password: str, query: str) -> str:
         user = quote(self.user, safe="") + (f":{password}" if password else "")
-        host = f"[{self.host}]" if ":" in self.host else self.host
+        host = bracketed(self.host)
         place = f"{user}@{host}" if user else host
         return f"{self.scheme}://{place}:{self.port}{self.path}" + (f"?{query}" if query else "")
 

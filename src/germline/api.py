@@ -9,7 +9,7 @@ from typing import Any
 
 from germline import evaluate, presets
 from germline.algorithms import Report
-from germline.backends import WORKER
+from germline.child import WORKER
 from germline.errors import InputError
 from germline.files import GenomeFile
 from germline.run import engines, fork, loop, prune, recall

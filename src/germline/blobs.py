@@ -1,7 +1,7 @@
-"""Weights as content-addressed bytes: little-endian float32, named by their SHA-256.
+"""Bytes named by their SHA-256: weights, contexts of generations, and kept states of runs.
 
-A blob is a Snapshot root, or an ancestor's weights handed to a worker that would otherwise replay
-its whole lineage. Nothing is used before its hash has been checked.
+Weights are those of a Snapshot root, as little-endian float32. Nothing is used before its hash has
+been checked.
 """
 
 import hashlib

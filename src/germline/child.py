@@ -13,6 +13,26 @@ import sys
 from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
 
+from germline import device as devices
+from germline import xla
+from germline.address import PARENT, TOKEN, URL
+
+SECRETS = {TOKEN, URL, PARENT, "GERMLINE_BACKEND", "RAY_AUTH_TOKEN"}
+WORKER = "GERMLINE_WORKER"  # set in the environment of every worker
+
+
+def without_secrets() -> dict[str, str]:
+    """The environment as the code of tasks may know it."""
+    return {name: value for name, value in os.environ.items() if name not in SECRETS}
+
+
+def environment_on(platform: str, *, exact: bool) -> dict[str, str]:
+    """The environment of a program that computes on a platform: in one thread on the processor."""
+    own = {**xla.single_threaded(), "JAX_PLATFORMS": "cpu"}
+    if platform != "cpu":
+        own = dict(devices.settings(platform, exact=exact))
+    return {**xla.cache_settings(), **without_secrets(), **own}
+
 
 def start(
     module: str,

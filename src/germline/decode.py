@@ -1,8 +1,8 @@
 """Genome → weights, at a cost that does not grow with age: the parent, from a cache, plus one gene.
 
 The cache holds parents, and Foreign roots, which take seconds. Siblings find theirs there; the
-first child of a new parent finds its grandparent; a worker that has neither replays the lineage,
-or adopts the parent's weights from a blob.
+first child of a new parent finds its grandparent; a worker that has neither replays the lineage.
+A decoder can also adopt an ancestor's weights from a blob; no engine makes use of it.
 """
 
 from collections import OrderedDict, defaultdict

@@ -1,7 +1,7 @@
-"""Whether this machine has an accelerator that JAX can use; found out without starting JAX.
+"""The cores of this machine, and whether it has an accelerator; found out without starting JAX.
 
 A process that starts JAX takes hold of the accelerator. So masters look here, stay on the CPU
-themselves, and leave the accelerator to the worker that computes.
+themselves, and leave the accelerator to the worker that computes. `offscreen` is about drawing.
 """
 
 import os
@@ -86,8 +86,28 @@ def settings(platform: str, *, exact: bool) -> Mapping[str, str]:
     }
 
 
+def cores() -> int:
+    """How many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def hands() -> int:
+    """How many processes to have beside the one with the accelerator, which needs a core too."""
+    return cores() - 1 if cores() > 4 else cores()
+
+
+def lanes(slots: int | None, count: int) -> int:
+    """Episodes under way for each of `count` processes: a share of the slots, if these are said."""
+    return LANES if slots is None else max(2, slots // count)
+
+
 def offscreen(*, window: bool = False) -> None:
-    """Let environments draw where there is no screen; to be called before they are imported."""
+    """Let environments draw where there is no screen: about pictures, not about where JAX computes.
+
+    To be called before they are imported.
+    """
     os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
     if not window:
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")

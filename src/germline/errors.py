@@ -32,6 +32,11 @@ def shorten(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 
+def told(error: BaseException) -> str:
+    """The kind of an error and what it says, cut to the length of a sentence."""
+    return shorten(f"{type(error).__name__}: {error}")
+
+
 def printable(text: str) -> str:
     """Escape control characters and line breaks: names in files must not steer a terminal."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -14,20 +14,13 @@ import numpy as np
 from germline import policies, proof, tasks
 from germline.blobs import BlobCache
 from germline.decode import Decoder
-from germline.errors import InputError, shorten
-from germline.messages import Evaluation, Failure, Problem, Request, Result, Sums
+from germline.errors import InputError, shorten, told
+from germline.messages import Evaluation, Failure, Frozen, Problem, Request, Result, Sums
 from germline.policies.normalisation import Context
 from germline.policies.protocols import ExactNetwork
 from germline.tasks import random_play
 from germline.tasks.film import Watch
 from germline.tasks.protocols import Episode, Outcome
-
-
-class Frozen(msgspec.Struct, frozen=True, array_like=True):
-    """A context as a blob: the mean and standard deviation of each input."""
-
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
 
 
 class Evaluator:
@@ -84,7 +77,7 @@ class Evaluator:
             outcomes = self._played(requests)
         except Exception as error:  # a task may fail in any way; the run goes on without it
             if len(requests) == 1:
-                reason = shorten(f"{type(error).__name__}: {error}")
+                reason = told(error)
                 return [Failure(requests[0].key, reason, worker=self.worker)]
             return [result for request in requests for result in self._scored([request])]
         seconds = (time.perf_counter() - started) / len(requests)
@@ -183,7 +176,7 @@ def load(modules: Sequence[str], *, trust: bool) -> None:
         except ImportError as error:
             raise InputError(f"imports: {module}: {error}") from None
         except (Exception, SystemExit) as error:
-            reason = shorten(f"{type(error).__name__}: {error}")
+            reason = told(error)
             raise InputError(f"imports: {module}: {reason}") from None
         finally:
             loading.remove(module)

@@ -70,6 +70,13 @@ class Sums(msgspec.Struct, frozen=True, array_like=True):
     squares: tuple[float, ...]
 
 
+class Frozen(msgspec.Struct, frozen=True, array_like=True):
+    """A context as a blob: the mean and standard deviation of each input."""
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+
 class Evaluation(msgspec.Struct, frozen=True, array_like=True, tag="evaluation"):
     """How an individual did: one number per episode.
 
@@ -121,6 +128,17 @@ class Lost(msgspec.Struct, frozen=True, array_like=True, tag="lost"):
 
 Result = Evaluation | Failure
 Event = Evaluation | Failure | Lost
+
+
+def keys_of(event: Event) -> tuple[Key, ...]:
+    """The requests that an event is about."""
+    return event.keys if isinstance(event, Lost) else (event.key,)
+
+
+def handed_back(keys: tuple[Key, ...]) -> Lost:
+    """Requests that whoever leaves has not answered; nobody is to blame."""
+    return Lost(keys, "handed back", blamed=False)
+
 
 encode = msgspec.msgpack.Encoder().encode
 _events = msgspec.msgpack.Decoder(tuple[Event, ...])

@@ -13,9 +13,9 @@ from germline import Birth, Gene, Genome, policies, tasks
 from germline.backends.accelerated import Accelerated
 from germline.blobs import BlobCache
 from germline.errors import InputError
-from germline.evaluate import Evaluator, Frozen
+from germline.evaluate import Evaluator
 from germline.files import TaskRef
-from germline.messages import Evaluation, Failure, Key, Lost, Problem, Request
+from germline.messages import Evaluation, Failure, Frozen, Key, Lost, Problem, Request
 from germline.tasks import fitting
 
 

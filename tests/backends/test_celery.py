@@ -19,6 +19,7 @@ from germline import address
 from germline.backends import Dispatcher
 from germline.backends.celery import Celery, CeleryConnection, messages, transport
 from germline.backends.celery.app import TASK
+from germline.backends.celery.coordinator import QueueCoordinator
 from germline.backends.celery.names import MEETING, Names
 from germline.backends.celery.signing import Signer
 from germline.backends.hosts.connection import Disconnected, Refused
@@ -484,3 +485,13 @@ def test_options_of_a_broker_are_those_of_tls():
 def test_runs_of_any_name_have_a_place():
     assert Names("run-1").work == "germline.run-1"
     assert Names("a run / *").work != Names("a run / ?").work
+
+
+def test_a_hello_in_the_name_of_another_is_refused():
+    told = []
+    coordinator = QueueCoordinator(LEASE, told.append, told.append)
+    hello = Hello("another", 1, PROTOCOL, "0")
+    coordinator.hear(messages.Said("sender", "life", hello), prompt=True)
+    reason = "the name in the message, another, is not its sender's, sender"
+    assert told == [messages.Told("sender", "life", Goodbye(reason))]
+    assert not coordinator.roster.hosts

@@ -7,8 +7,8 @@ import pytest
 
 from commands import ok
 from germline import tasks
-from germline.backends.processes import cores
 from germline.cli import bench
+from germline.device import cores
 
 SECTIONS = {"emulator", "decode", "forward", "end_to_end", "recommendation"}
 

@@ -9,7 +9,7 @@ from germline import algorithms
 from germline.blobs import BlobCache
 from germline.errors import InputError
 from germline.evaluate import Evaluator
-from germline.messages import Evaluation, Failure
+from germline.messages import Evaluation, Failure, Frozen
 
 NARROWING = {
     "population": 64,
@@ -225,7 +225,6 @@ def test_caps_follow_twice_the_mean_length(algorithm):
 def test_observations_are_normalised_by_what_was_seen(algorithm):
     """The statistics are frozen in a generation and follow all earlier ones."""
     from germline import policies
-    from germline.evaluate import Frozen
 
     spec = policies.make("mlp", {"inputs": 4, "hidden": [4], "normalise": "observations"})
     policy = policies.reference("mlp", spec)

@@ -19,8 +19,8 @@ from germline.backends import Processes, Serial
 from germline.blobs import BlobCache
 from germline.decode import Decoder
 from germline.errors import InputError
-from germline.evaluate import Evaluator, Frozen
-from germline.messages import Evaluation, encode
+from germline.evaluate import Evaluator
+from germline.messages import Evaluation, Frozen, encode
 from germline.run import fork, history, loop, recall
 from germline.run import spec as specs
 from germline.run.store import Store

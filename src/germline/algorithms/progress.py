@@ -11,11 +11,11 @@ from germline import blobs, draws, policies
 from germline.algorithms.protocols import Report
 from germline.draws import Purpose
 from germline.errors import InputError
-from germline.evaluate import Frozen
 from germline.genome import Genome, PolicyRef
 from germline.messages import (
     Evaluation,
     Failure,
+    Frozen,
     Key,
     Request,
     Result,

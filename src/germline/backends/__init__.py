@@ -26,8 +26,8 @@ master and workers: `hosts.relay`, which is itself a master of `processes`.
 """
 
 from germline.backends.dispatch import Dispatcher
-from germline.backends.processes import WORKER, Processes
+from germline.backends.processes import Processes
 from germline.backends.protocols import Backend, WorkerStatus
 from germline.backends.serial import Serial
 
-__all__ = ["WORKER", "Backend", "Dispatcher", "Processes", "Serial", "WorkerStatus"]
+__all__ = ["Backend", "Dispatcher", "Processes", "Serial", "WorkerStatus"]

@@ -12,9 +12,9 @@ from typing import Any
 import jax
 
 from germline.device import LANES
-from germline.errors import InputError, shorten
+from germline.errors import InputError, shorten, told
 from germline.evaluate import Evaluator
-from germline.messages import Event, Failure, Key, Lost, Request
+from germline.messages import Event, Failure, Key, Lost, Request, handed_back
 from germline.tasks.on_host.arena import Arena
 from germline.tasks.on_host.lanes import HostTask
 from germline.tasks.on_host.seats import Bout
@@ -52,7 +52,7 @@ class Accelerated:
                 context = self.evaluator.context(request.context)
                 self.evaluator.decoder.check(request.genome)
             except Exception as error:  # whatever is wrong with one, the others are played
-                failures.append(self._failure(request.key, f"{type(error).__name__}: {error}"))
+                failures.append(self._failure(request.key, told(error)))
                 continue
             self.requests[request.key] = request
             self.outcomes[request.key] = {}
@@ -110,7 +110,7 @@ class Accelerated:
             idle = [key for key in self.requests if key not in at_work]
             self._forget(idle)
             back += idle
-        return [Lost(tuple(back), "handed back", blamed=False)] if back else []
+        return [handed_back(tuple(back))] if back else []
 
     def close(self) -> None:
         """Let go of everything."""

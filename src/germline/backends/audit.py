@@ -29,7 +29,6 @@ class Audit:
     def __init__(self, share: float, referee: Callable[[Request], Result]) -> None:
         self.share = share
         self.referee = referee
-        self.done = 0
         self._endless = False
         self._first: dict[Key, Evaluation] = {}
         self._answered: dict[str, dict[Key, Request]] = {}
@@ -54,7 +53,6 @@ class Audit:
                 self._first[request.key] = answer
                 return Verdict(None, again=True)
             return self._given(request, answer)
-        self.done += 1
         if same(first, answer):
             return self._given(request, first)
         truth = self.referee(request)

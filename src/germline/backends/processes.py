@@ -3,7 +3,6 @@
 A worker that dies is replaced, and what it held is reported as lost.
 """
 
-import os
 import socket
 import sys
 import time
@@ -13,41 +12,21 @@ from multiprocessing.connection import wait
 
 import msgspec
 
-from germline import child, xla
+from germline import child
 from germline import device as devices
-from germline.address import PARENT, TOKEN, URL
 from germline.backends.protocols import MasterSettings, WorkerStatus
 from germline.backends.worker import Hello
 from germline.backends.worker_handle import WorkerHandle
 from germline.batches import Batch, pack
 from germline.blobs import BlobCache
-from germline.device import LANES, Device
+from germline.device import Device
 from germline.errors import InputError
-from germline.messages import Event, Key, Lost, Problem, Request, decode_events, encode
+from germline.messages import Event, Key, Lost, Problem, Request, decode_events, encode, handed_back
 
 IN_FLIGHT = 2  # batches a worker holds: one in work, one waiting, so that it is never idle
 HOPELESS = 3  # deaths per worker, before it was ready, from which on none is replaced
 FROZEN = 10.0  # seconds after which a worker that does not say that it has given up is ended
-SECRETS = {TOKEN, URL, PARENT, "GERMLINE_BACKEND", "RAY_AUTH_TOKEN"}
-WORKER = "GERMLINE_WORKER"  # set in the environment of every worker
 PROGRAM = "germline.backends.worker"  # whose `main` a process runs
-
-
-def without_secrets() -> dict[str, str]:
-    """The environment as the code of tasks may know it."""
-    return {name: value for name, value in os.environ.items() if name not in SECRETS}
-
-
-def hands() -> int:
-    """How many processes to have beside the one with the accelerator, which needs a core too."""
-    return cores() - 1 if cores() > 4 else cores()
-
-
-def cores() -> int:
-    """How many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def gains(problem: Problem, *, trust: bool = False) -> bool:
@@ -89,9 +68,9 @@ class Processes:
     ) -> None:
         self.platform = devices.choose(device)
         self.accelerated = together or self.platform != "cpu"
-        self.cores = count or (hands() if self.accelerated else cores())
+        self.cores = count or (devices.hands() if self.accelerated else devices.cores())
         self.count = 1 if self.accelerated else self.cores
-        self.lanes = LANES if slots is None else max(2, slots // self.cores)
+        self.lanes = devices.lanes(slots, self.cores)
         self.trust = trust
         self._problem: Problem | None = None
         self.blobs = BlobCache()
@@ -157,7 +136,7 @@ class Processes:
         """Finish what is being worked on and nothing more; give the rest back."""
         self._leaving = True
         for batch in self._waiting:
-            yield Lost(batch.keys, "handed back", blamed=False)
+            yield handed_back(batch.keys)
         self._waiting.clear()
         for worker in list(self._workers):
             if worker.accelerated and worker.ready and worker.batches:
@@ -166,7 +145,7 @@ class Processes:
             while len(worker.batches) > (1 if worker.ready else 0):
                 keys = worker.batches.pop()
                 if len(worker.batches) >= worker.ignored:
-                    yield Lost(keys, "handed back", blamed=False)
+                    yield handed_back(keys)
             if not worker.batches:
                 worker.end()
                 self._workers.remove(worker)
@@ -242,11 +221,9 @@ class Processes:
         kind = self.platform if self.accelerated else "process"
         name = f"{kind}-{self._started}"
         self._started += 1
-        own = {**xla.single_threaded(), "JAX_PLATFORMS": "cpu"}
-        if self.platform != "cpu":
-            own = dict(devices.settings(self.platform, exact=self._problem.arithmetic == "exact"))
-        environment = {**xla.cache_settings(), **without_secrets(), **own, WORKER: "1"}
-        process, pipe = child.start(PROGRAM, environment)
+        exact = self._problem.arithmetic == "exact"
+        environment = child.environment_on(self.platform, exact=exact)
+        process, pipe = child.start(PROGRAM, {**environment, child.WORKER: "1"})
         worker = WorkerHandle(name, process, pipe, accelerated=self.accelerated)
         worker.start()
         path = tuple(sys.path) if self.trust else ()

@@ -13,7 +13,7 @@ from queue import SimpleQueue
 
 import msgspec
 
-from germline.messages import Event, Key, Lost, encode
+from germline.messages import Event, Key, Lost, encode, keys_of
 
 
 @dataclass
@@ -51,7 +51,7 @@ class WorkerHandle:
             return ()
         held = self.held
         wanted = tuple(part for event in events if (part := _among(held, event)) is not None)
-        self.leave({key for event in wanted for key in _keys(event)})
+        self.leave({key for event in wanted for key in keys_of(event)})
         self.done += len(held) - len(self.held)
         return wanted
 
@@ -92,13 +92,9 @@ class WorkerHandle:
                 return  # it is gone, which is found out when it is listened to
 
 
-def _keys(event: Event) -> tuple[Key, ...]:
-    return event.keys if isinstance(event, Lost) else (event.key,)
-
-
 def _among(held: Set[Key], event: Event) -> Event | None:
     """What an event says of requests that are held, if anything."""
-    keys = tuple(key for key in _keys(event) if key in held)
+    keys = tuple(key for key in keys_of(event) if key in held)
     if not keys:
         return None
     return msgspec.structs.replace(event, keys=keys) if isinstance(event, Lost) else event

@@ -92,7 +92,7 @@ def _benched(device: devices.Device) -> dict[str, dict[str, Any]]:
 def _machine() -> dict[str, str]:
     import jax
 
-    from germline.backends.processes import cores
+    from germline.device import cores
 
     memory = "unknown"
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:

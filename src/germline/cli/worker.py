@@ -80,8 +80,7 @@ def worker(
 
         from germline.backends.hosts.messages import NAME
         from germline.backends.hosts.relay import Limits, Relay
-        from germline.backends.processes import cores, hands
-        from germline.device import LANES, choose
+        from germline.device import LANES, choose, cores, hands
 
         called = name or f"{_host()}-{os.getpid()}-{secrets.token_hex(2)}"
         if not re.fullmatch(NAME, called):

@@ -9,7 +9,7 @@ from pathlib import Path
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from germline.address import loopback
+from germline.address import bracketed, loopback
 from germline.dashboard import app
 from germline.dashboard.films.pool import Players
 from germline.errors import InputError
@@ -73,9 +73,8 @@ def serve(
             timeout_graceful_shutdown=LEAVE,
         )
         scheme = "http" if certificate is None else "https"
-        shown = f"[{host}]" if ":" in host else host
         listener.listen()
-        ready(f"{scheme}://{shown}:{listener.getsockname()[1]}/")
+        ready(f"{scheme}://{bracketed(host)}:{listener.getsockname()[1]}/")
         uvicorn.Server(config).run(sockets=[listener])
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from germline.blobs import BlobFolder
-from germline.errors import InputError, shorten
+from germline.errors import InputError, told
 from germline.run import database
 
 _UNSOUND = (AttributeError, TypeError, ValueError, struct.error)
@@ -71,8 +71,7 @@ class Connection:
         except (msgspec.MsgspecError, LookupError, ArithmeticError, *_UNSOUND) as error:
             if isinstance(error, InputError) and str(self.folder) in str(error):
                 raise
-            reason = f"{type(error).__name__}: {error}"
-            raise InputError(f"{self.folder / 'run.db'}: is damaged: {shorten(reason)}") from None
+            raise InputError(f"{self.folder / 'run.db'}: is damaged: {told(error)}") from None
 
     @property
     def texts(self) -> dict[int, str]:

@@ -8,7 +8,6 @@ from typing import Any
 
 from germline import address
 from germline import device as devices
-from germline.backends.processes import hands
 from germline.run.spec import Engine
 
 
@@ -55,7 +54,7 @@ def kind(engine: Engine) -> str:
     vectors = [flag for flag in ("avx512f", "avx2", "fma") if flag in flags]
     where = devices.choose(engine.device) if engine.name == "processes" else "cpu"
     if where != "cpu":
-        count = engine.workers or hands()
-        lanes = devices.LANES if engine.slots is None else max(2, engine.slots // count)
+        count = engine.workers or devices.hands()
+        lanes = devices.lanes(engine.slots, count)
         where = f"{devices.name(where)}, {count * (lanes // 2) * 2} slots"
     return " ".join([platform.machine(), *vectors, where])

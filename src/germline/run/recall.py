@@ -5,9 +5,9 @@ from pathlib import Path
 import msgspec
 
 from germline.algorithms import progress
-from germline.evaluate import Frozen
 from germline.files import GenomeFile, Normaliser
 from germline.genome import Snapshot
+from germline.messages import Frozen
 from germline.run import spec as specs
 from germline.run.replay import replayed
 from germline.run.store import Store

@@ -11,14 +11,13 @@ import numpy as np
 from germline import blobs, draws, policies, tasks
 from germline import device as devices
 from germline.backends import Backend, Dispatcher, Processes, Serial
-from germline.backends.processes import cores
 from germline.blobs import BlobCache
-from germline.device import Device
+from germline.device import Device, cores
 from germline.draws import Purpose
-from germline.errors import InputError, shorten
-from germline.evaluate import Evaluator, Frozen
+from germline.errors import InputError, shorten, told
+from germline.evaluate import Evaluator
 from germline.files import GenomeFile, TaskRef
-from germline.messages import Evaluation, Failure, Key, Problem, Request, encode
+from germline.messages import Evaluation, Failure, Frozen, Key, Problem, Request, encode
 from germline.tasks import fitting
 from germline.tasks.film import Shot, Watch
 from germline.tasks.protocols import Outcome
@@ -139,7 +138,7 @@ def watch(
     except Exception as error:
         if error in broken:
             raise
-        raise _unplayable(file, shorten(f"{type(error).__name__}: {error}")) from None
+        raise _unplayable(file, told(error)) from None
     finally:
         evaluator.close()
     returns, steps, frames = (

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from germline import api, disk, evaluate
-from germline.backends import WORKER
+from germline.child import WORKER
 from germline.errors import InputError
 from germline.sweep import curves, file, plan
 from germline.sweep import folder as folders

@@ -10,7 +10,7 @@ import msgspec
 
 from germline.address import redact
 from germline.algorithms import Report
-from germline.backends.processes import cores
+from germline.device import cores
 from germline.errors import InputError
 from germline.run import engines, loop
 from germline.run.loop import Moment

@@ -15,7 +15,7 @@ import numpy as np
 from germline import draws
 from germline import settings as written
 from germline.draws import Purpose
-from germline.errors import InputError, shorten
+from germline.errors import InputError, told
 from germline.genome import Name, check_type
 from germline.noise import Stream, reference_noise
 
@@ -84,7 +84,7 @@ def find(name: str) -> Points:
     try:
         inputs, labels = (np.asarray(part) for part in _registry[name]())
     except (Exception, SystemExit) as error:
-        raise InputError(f"{about}: {shorten(f'{type(error).__name__}: {error}')}") from None
+        raise InputError(f"{about}: {told(error)}") from None
     if inputs.ndim < 2 or labels.shape != inputs.shape[:1] or not inputs.size:
         shapes = f"{list(inputs.shape)} and {list(labels.shape)}"
         raise InputError(f"{about}: expected [points, ...] and [points], got {shapes}")

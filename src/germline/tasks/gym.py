@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 from gymnasium import spaces
 
-from germline.errors import InputError, shorten
+from germline.errors import InputError, told
 from germline.messages import Sums
 from germline.policies.protocols import Array
 from germline.settings import nearest
@@ -166,7 +166,7 @@ def _make(task: Gym, *, drawn: bool = False) -> gymnasium.Env[Any, Any]:
     except InputError:
         raise
     except Exception as error:
-        reason = shorten(f"{type(error).__name__}: {error}")
+        reason = told(error)
         raise InputError(f"task gym: {task.id} cannot be made: {reason}") from None
     return environment
 
@@ -231,7 +231,7 @@ class _Lane:
             except gymnasium.error.DependencyNotInstalled:
                 raise no_pygame() from None
             except Exception as error:
-                raise undrawable(shorten(f"{type(error).__name__}: {error}")) from None
+                raise undrawable(told(error)) from None
         pace = int(self.environment.metadata.get("render_fps") or 30)
         return Shot(self.steps, action, self.score, end, picture, pace)
 

@@ -1,7 +1,7 @@
 """Points to be learned by heart: noise with random labels, which nothing but memory can answer.
 
-The toy problem of the founding notes. Nothing is random in it after the points are drawn, and
-nothing can be generalised, so it shows what mutation and selection alone do to what was learned.
+Nothing is random in it after the points are drawn, and nothing can be generalised, so it shows what
+mutation and selection alone do to what was learned.
 """
 
 import math

@@ -12,7 +12,7 @@ import kombu
 from kombu.exceptions import KombuError, OperationalError
 from redis.exceptions import ResponseError
 
-from germline.address import Address
+from germline.address import HIDDEN, Address
 from germline.backends.celery.messages import TYPE
 from germline.backends.celery.names import MEETING, Names
 from germline.backends.celery.transport import connection, is_redis
@@ -59,7 +59,7 @@ class Broker:
     def _explain(self, error: BaseException) -> str:
         text = shorten(str(error) or type(error).__name__)
         secret = self._address.password
-        return text.replace(secret, "***") if secret else text
+        return text.replace(secret, HIDDEN) if secret else text
 
     def publish(self, body: bytes, *, queue: str = "", exchange: str = "") -> None:
         """Send to a queue, or over an exchange to all that listen."""

@@ -45,7 +45,7 @@ from germline.backends.hosts.messages import (
     Work,
 )
 from germline.backends.wakeup import Wakeup
-from germline.messages import Lost
+from germline.messages import keys_of
 
 IN_FLIGHT = 2  # batches per process
 AGAIN = 5.0  # seconds after which a blob that has not come is asked for again
@@ -143,7 +143,7 @@ class CeleryConnection:
         self._say(message)
         if isinstance(message, Results):
             for event in message.events:
-                for key in event.keys if isinstance(event, Lost) else (event.key,):
+                for key in keys_of(event):
                     self._unacked.settle(key)
 
     def close(self) -> None:

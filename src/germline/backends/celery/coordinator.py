@@ -150,7 +150,8 @@ class QueueCoordinator:
         try:
             admit(hello)
             if hello.worker != said.worker:
-                raise Rejected(Fault.WORDS, "the name or the number of slots cannot be")
+                reason = f"the name in the message, {hello.worker}, is not its sender's"
+                raise Rejected(Fault.WORDS, f"{reason}, {said.worker}")
         except Rejected as error:
             self._tell(Told(said.worker, said.life, Goodbye(str(error))))
             return

@@ -13,7 +13,7 @@ from germline.backends.celery.messages import Task
 from germline.backends.hosts.roster import Host
 from germline.backends.protocols import host_of
 from germline.batches import pack
-from germline.messages import Event, Key, Lost, Request
+from germline.messages import Event, Key, Lost, Request, keys_of
 
 MISSING = 5.0  # seconds after which a batch that nobody has, though the queue has not, is lost
 AGAIN = 0.1  # seconds until a batch is offered again that another host should have
@@ -84,7 +84,7 @@ class Outstanding:
 
     def noted(self, event: Event) -> Event:
         """Note an answer."""
-        for key in event.keys if isinstance(event, Lost) else (event.key,):
+        for key in keys_of(event):
             self._forget(key)
         return event
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import grpc
 
-from germline.address import Address
+from germline.address import Address, bracketed
 from germline.backends.grpc import codec, schema
 from germline.backends.hosts.connection import Disconnected, Refused
 from germline.backends.hosts.messages import Blob, FromMaster, FromWorker, Want
@@ -37,8 +37,7 @@ REFUSALS = {
 
 def channel_to(address: Address, *, secure: bool, authority: bytes | None) -> grpc.Channel:
     """A connection, by TLS if it is to be secure; `authority` signs the master's certificate."""
-    host = f"[{address.host}]" if ":" in address.host else address.host
-    target = f"{host}:{address.port}"
+    target = f"{bracketed(address.host)}:{address.port}"
     if secure:
         credentials = grpc.ssl_channel_credentials(authority)
         return grpc.secure_channel(target, credentials, OPTIONS)

@@ -15,7 +15,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from germline.address import Address
+from germline.address import Address, bracketed
 from germline.backends.grpc import codec, schema
 from germline.backends.grpc.status import Progress
 from germline.backends.hosts.admission import Fault, Rejected
@@ -168,11 +168,11 @@ class Grpc:
         if self._coordinator.put_in(work):
             self._do(self._coordinator.feed)
 
-    # From here on, all is done by the thread of the asyncio loop.
-
     def _do(self, what: Any, *arguments: Any) -> None:  # noqa: ANN401 - any function
         if self._loop is not None:
             self._loop.call_soon_threadsafe(what, *arguments)
+
+    # From here on, all is done by the thread of the asyncio loop.
 
     def _serve(self, opened: SimpleQueue[Exception | None]) -> None:
         async def serve() -> None:
@@ -206,8 +206,7 @@ class Grpc:
         }
         handler = grpc.method_handlers_generic_handler(schema.SERVICE, methods)
         server.add_generic_rpc_handlers((handler,))
-        host = f"[{self.address.host}]" if ":" in self.address.host else self.address.host
-        place = f"{host}:{self.address.port}"
+        place = f"{bracketed(self.address.host)}:{self.address.port}"
         if self.certificate is not None and self.key is not None:
             secret = grpc.ssl_server_credentials([(self.key, self.certificate)])
             self.port = server.add_secure_port(place, secret)

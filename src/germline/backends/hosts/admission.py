@@ -5,6 +5,7 @@ from enum import Enum
 
 from germline.backends.hosts.messages import NAME, PROTOCOL, Hello, Ready
 from germline.backends.hosts.roster import MOST_SLOTS
+from germline.errors import shorten
 from germline.messages import Problem
 
 
@@ -30,8 +31,13 @@ def admit(hello: Hello) -> None:
     if hello.protocol != PROTOCOL:
         reason = f"this master speaks version {PROTOCOL} of the protocol, not {hello.protocol}"
         raise Rejected(Fault.KIND, reason)
-    if not re.fullmatch(NAME, hello.worker) or not 1 <= hello.slots <= MOST_SLOTS:
-        raise Rejected(Fault.WORDS, "the name or the number of slots cannot be")
+    if not re.fullmatch(NAME, hello.worker):
+        given = shorten(ascii(hello.worker))
+        kind = "up to 100 letters, digits, '.', '_', '-', the first a letter or digit"
+        raise Rejected(Fault.WORDS, f"the name {given} cannot be: it is {kind}")
+    if not 1 <= hello.slots <= MOST_SLOTS:
+        reason = f"{hello.slots:,} slots cannot be: a host has from 1 to {MOST_SLOTS:,}"
+        raise Rejected(Fault.WORDS, reason)
 
 
 def check_proof(problem: Problem, ready: Ready) -> None:

@@ -37,7 +37,7 @@ from germline.backends.processes import Processes
 from germline.batches import Batch
 from germline.blobs import sha256
 from germline.device import LANES, Device, choose
-from germline.messages import Evaluation, Event, Failure, Lost, Problem
+from germline.messages import Evaluation, Event, Failure, Lost, Problem, handed_back
 
 MOMENT = 0.2
 BACKOFF = 0.5, 30.0  # seconds until the first new attempt, and the longest between two
@@ -275,17 +275,17 @@ class Relay:
         master.send(Leaving())
         if self._pool is None:
             return
-        handed = [Lost(batch.keys, "handed back", blamed=False) for batch in self._waiting]
+        handed = [handed_back(batch.keys) for batch in self._waiting]
         self._waiting = []
         master.send(Results((*handed, *self._pool.leave())))
         limit = time.monotonic() + self.limits.drain
         while self._pool.workers() and time.monotonic() < limit:
             late = [m.batch.keys for m in master.receive() if isinstance(m, Work)]
-            events: list[Event] = [Lost(keys, "handed back", blamed=False) for keys in late]
+            events: list[Event] = [handed_back(keys) for keys in late]
             self._speak(master, [*events, *self._events(master)])
         left = tuple(key for keys in self._pool.under_way() for key in keys)
         if left:
-            master.send(Results((Lost(left, "handed back", blamed=False),)))
+            master.send(Results((handed_back(left),)))
 
     def _drop(self) -> None:
         """Forget what a lost connection had asked for; what is being worked on is finished."""

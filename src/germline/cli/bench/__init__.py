@@ -40,7 +40,7 @@ def measured(
 
     `together` is to work as on an accelerator wherever that is, with up to `networks` at once.
     """
-    from germline.backends.processes import cores
+    from germline.device import cores
 
     platform = devices.choose(device)
     wide = together or platform != "cpu"

@@ -14,9 +14,7 @@ from typing import Any
 
 import msgspec
 
-from germline import child, xla
-from germline import device as devices
-from germline.backends.processes import without_secrets
+from germline import child
 from germline.device import LANES
 from germline.errors import InputError
 from germline.files import Arithmetic, TaskRef
@@ -79,10 +77,8 @@ class _Program:
 
 @contextlib.contextmanager
 def _program(job: Job, platform: str) -> Iterator[_Program]:
-    own = {**xla.single_threaded(), "JAX_PLATFORMS": "cpu"}
-    if platform != "cpu":
-        own = dict(devices.settings(platform, exact=job.arithmetics == ("exact",)))
-    process, pipe = child.start(__name__, {**xla.cache_settings(), **without_secrets(), **own})
+    environment = child.environment_on(platform, exact=job.arithmetics == ("exact",))
+    process, pipe = child.start(__name__, environment)
     try:
         program = _Program(job.part, pipe)
         with contextlib.suppress(OSError):

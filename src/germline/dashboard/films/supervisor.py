@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from germline import child, xla
-from germline.backends.processes import WORKER, without_secrets
+from germline.child import WORKER, without_secrets
 from germline.dashboard.films import messages
 from germline.dashboard.films.messages import (
     Answer,

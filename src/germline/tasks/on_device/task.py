@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from germline.decode import Recipe
-from germline.errors import InputError, shorten
+from germline.errors import InputError, told
 from germline.messages import Sums
 from germline.policies.protocols import Array
 from germline.tasks import behaviours, protocols
@@ -80,7 +80,7 @@ class DeviceTask(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         try:
             return jax.eval_shape(first) is not None
         except Exception as error:
-            reason = shorten(f"{type(error).__name__}: {error}")
+            reason = told(error)
             raise InputError(f"task {self.title}: behaviour: {reason}") from None
 
     def play(self, players: Players, episodes: Sequence[Episode]) -> list[Outcome]:

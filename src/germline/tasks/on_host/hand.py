@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 
 from germline import child
-from germline.errors import shorten
+from germline.errors import told
 from germline.files import TaskRef
 from germline.policies.protocols import Array
 from germline.tasks import registry
@@ -112,7 +112,7 @@ def main(descriptor: int, parent: int) -> None:
                 importlib.import_module(module)
             work = _Work(hello)
         except (Exception, SystemExit) as error:
-            crew.send_bytes(shorten(f"{type(error).__name__}: {error}").encode())
+            crew.send_bytes(told(error).encode())
             return
         crew.send_bytes(b"")
         orders = msgspec.msgpack.Decoder(Orders)
@@ -167,7 +167,7 @@ class _Work:
         try:
             return act()
         except Exception as error:  # an environment may fail in any way; the others go on
-            reason = shorten(f"{type(error).__name__}: {error}")
+            reason = told(error)
             report.broken.append((self.playing.pop(key), reason))
             if (lane := self.lanes.pop(key, None)) is not None:
                 with contextlib.suppress(Exception):

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from germline.decode import Decoder
-from germline.errors import shorten
+from germline.errors import told
 from germline.genome import Genome
 from germline.policies.normalisation import Context
 from germline.policies.protocols import Array, Carry, Policy
@@ -88,7 +88,7 @@ class Seats:
             raise
         except Exception as error:  # a genome may be wrong in any way; the others play
             if len(places) == 1:
-                return [(places[0], shorten(f"{type(error).__name__}: {error}"))]
+                return [(places[0], told(error))]
             return [failed for place in places for failed in self._seated([place], bouts)]
         return []
 
