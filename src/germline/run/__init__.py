@@ -6,6 +6,7 @@ The modules in reading order:
     toml          TOML files, read and written
     spec          what a spec may say, and what becomes of it
     checks        what of it does not go together
+    difference    whether two are of the same run
     engines       the engine that it names
 
     database      the file of a store: its tables, its versions, its lock
