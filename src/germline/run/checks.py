@@ -54,7 +54,7 @@ def siblings(spec: Spec, task: Any, policy: Any, algorithm: Any) -> None:  # noq
     if not spec.siblings:
         return
     operator = getattr(algorithm, "operator", "")
-    if not operator.startswith("lowrank"):
+    if not operators.is_lowrank(operator):
         found = f"are {operator}" if operator else "are none"
         raise InputError(f"siblings: needs algorithm.operator lowrank:R; here mutations {found}")
     if spec.arithmetic == "exact":

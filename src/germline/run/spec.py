@@ -261,12 +261,12 @@ def _with_steps(spec: Spec, policy: Any, algorithm: Any) -> Any:  # noqa: ANN401
     """A network with steps for exact arithmetic, if it has none: they follow from the mutations."""
     if getattr(policy, "steps", None) is not None:
         return policy
-    from germline import policies
+    from germline import operators, policies
 
     sigma = getattr(algorithm, "sigma", 0.002)
     largest = sigma if isinstance(sigma, float) else max(sigma.start, sigma.end)
     # What is drawn anew does not grow with age.
-    anew = getattr(algorithm, "operator", "").startswith(("renew", "grow"))
+    anew = operators.draws_anew(getattr(algorithm, "operator", ""))
     return policies.exact(policy, sigma=largest, genes=1 if anew else spec.lineage)
 
 
