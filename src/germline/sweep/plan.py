@@ -163,10 +163,12 @@ def _spec(spec: str | Table, changes: Mapping[str, Any]) -> Spec:
 def _env_field(spec: str | Table, common: Table) -> str:
     """The field of the task that says what is played."""
     read = _spec(spec, {})
-    for field in ("id", "game"):
-        if field in read.task or f"task.{field}" in common:
-            return f"task.{field}"
-    raise InputError(f"envs: the task {read.task['name']} of {read.name} has neither id nor game")
+    said = [name.removeprefix("task.") for name in common if name.startswith("task.")]
+    field = outline.environment_field([*read.task, *said])
+    if field is None:
+        task = read.task["name"]
+        raise InputError(f"envs: the task {task} of {read.name} has neither id nor game")
+    return f"task.{field}"
 
 
 def _short(names: Sequence[str]) -> dict[str, str]:
