@@ -58,7 +58,7 @@ def _facts(view: View) -> dict[str, Any]:
         "seconds_to_go": state.to_go and state.to_go.seconds,
         "cost_to_go": state.to_go and state.to_go.cost,
         "pruned": view.whole or None,
-        "playable": unplayable(spec),
+        "unplayable": unplayable(spec),
         "sparkline": [elites[i] for i in thinned(len(elites), SPARKS)],
     }
 
