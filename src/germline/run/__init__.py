@@ -14,7 +14,7 @@ The modules in reading order:
     connection    an open store: queries, transactions, damage
     individuals   who lived
     reader        what they did, what it came to, and the digest
-    store         begin, open and write a store: the one name that others import
+    store         begin, open and write a store
 
     machine       what a session works with
     replay        what a store tells an algorithm again
