@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 from germline.cli import options
 from germline.cli.options import Force, Include, Run, Trust
 from germline.cli.options.individual import Where
-from germline.cli.output import say
+from germline.cli.output import say, warn
 from germline.cli.output.numbers import counted
 from germline.errors import InputError
 
@@ -110,10 +110,6 @@ def html(
 
     asked = handover.asked(include)
     disk.check_writable(out, replace=force)
-
-    def warn(text: str) -> None:
-        typer.echo(f"germline: {text}", err=True)
-
     data = export(run, film=film, include=asked, warn=warn)
     disk.save(out, data, replace=force)
     say(f"{out}: {len(data):,} bytes")
