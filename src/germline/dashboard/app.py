@@ -21,6 +21,7 @@ import germline
 from germline.dashboard.answers import about_individual, about_run, schema
 from germline.dashboard.answers.about_all_runs import Table, gallery
 from germline.dashboard.assets import page
+from germline.dashboard.films.messages import PICTURES
 from germline.dashboard.films.pool import Players
 from germline.dashboard.films.reel import Reader
 from germline.dashboard.guard import Guard, Keeper
@@ -186,7 +187,7 @@ def _add_films(app: FastAPI, library: Library, players: Players) -> None:
         run: Key,
         individual: Id,
         seed: Seed = 0,
-        pictures: Annotated[int, Query(ge=1, le=20_000)] = 20_000,
+        pictures: Annotated[int, Query(ge=1, le=PICTURES)] = PICTURES,
     ) -> Response:
         """The individual's play, streamed while it is made."""
         folder, within, name = playable(run, individual)
