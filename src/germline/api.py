@@ -33,7 +33,7 @@ class Run:
     @property
     def spec(self) -> Spec:
         """What it was begun with, all settings written out."""
-        return specs.read(self.folder / "spec.toml")
+        return specs.of_run(self.folder)
 
     @property
     def reports(self) -> list[Report]:
@@ -137,7 +137,7 @@ def train(
 def go_on(folder: Path, changes: Mapping[str, Any], *, trust: bool) -> Resolved:
     """What to go on with: the spec of a run, with other stop rules or another backend, kept."""
     with Store.open(folder):
-        changed = specs.read(folder / "spec.toml", changes)
+        changed = specs.of_run(folder, changes)
     for name in changes:
         if name.partition(".")[0] not in ("stop", "backend"):
             raise InputError(

@@ -125,7 +125,7 @@ def metrics_of(store: "Store", include: Collection[str]) -> Columns:
     from germline.run import spec as specs
     from germline.run.cost import Pace, per_billion
 
-    stop, pace, rows = specs.read(store.folder / "spec.toml").stop, Pace(), []
+    stop, pace, rows = specs.of_run(store.folder).stop, Pace(), []
     for report, totals in store.progress():
         pace.add(totals)
         to_go = pace.to_go(stop, report)

@@ -32,7 +32,7 @@ def prune(
         return
     kept, lived = found.individuals
     trusted = " --trust" if trust else ""
-    if specs.read(out / "spec.toml").stop == Stop():
+    if specs.of_run(out).stop == Stop():
         trusted += " --set stop.generations=N, for without its costs nothing ends it"
     say(
         f"{out}: {counted(found.generations, 'generation')}, {kept:,} of "

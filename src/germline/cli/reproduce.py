@@ -154,7 +154,7 @@ def _begun_or_found(folder: Path, spec: "Spec", changes: dict[str, Any]) -> "Res
         engines.check(resolved.engine)
         loop.create(folder, resolved)
         return resolved
-    there = specs.read(folder / "spec.toml")
+    there = specs.of_run(folder)
     if other := difference(there, specs.resolve(spec).spec):
         name = f"{other.field} is"
         if other.table is not None:

@@ -284,7 +284,7 @@ def _finished(run: Path) -> str | None:
         return None
     with Store.open(run) as store:
         reports, totals = store.reports(), store.totals()
-    rules = specs.read(run / "spec.toml").stop
+    rules = specs.of_run(run).stop
     return stop.met(rules, reports[-1] if reports else None, totals)
 
 

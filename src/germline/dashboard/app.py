@@ -173,7 +173,7 @@ def _add_films(app: FastAPI, library: Library, players: Players) -> None:
     def playable(run: str, start: str) -> tuple[Path, str, str]:
         """The folder, the run's own id and the individual, if it can be played."""
         with library.open(run) as view:
-            reason = about_run.unplayable(specs.read(view.store.folder / "spec.toml"))
+            reason = about_run.unplayable(specs.of_run(view.store.folder))
             if reason is not None:
                 raise InputError(reason)
             return view.store.folder, view.store.run, about_individual.find(view, start)

@@ -95,7 +95,7 @@ def _answers(view: View, include: Collection[str]) -> dict[str, Any]:
 
 def _run(view: View, include: Collection[str]) -> schema.Run:
     told = about_run.run(view)
-    spec = handover.spec(specs.read(view.store.folder / "spec.toml"), include)
+    spec = handover.spec(specs.of_run(view.store.folder), include)
     sessions = [
         dataclasses.replace(each, about=handover.session(each.about, include))
         for each in told.sessions

@@ -157,6 +157,11 @@ def read(
         raise InputError(f"{source}: {error}") from None
 
 
+def of_run(folder: Path, overrides: Mapping[str, Any] | None = None) -> Spec:
+    """Read the spec in the folder of a run."""
+    return read(folder / "spec.toml", overrides)
+
+
 def parse(values: Mapping[str, Any], overrides: Mapping[str, Any] | None = None) -> Spec:
     """Check what was written; names of tasks, policies and algorithms are looked at later."""
     values = override(values, _without_meaning(overrides or {}) | dict(overrides or {}))

@@ -51,7 +51,7 @@ class Sweep:
             cell.name: [
                 api.Run(place, trust=self.trust)
                 for seed in self.manifest.seeds
-                if ((place := self.folder / cell.name / f"seed-{seed}") / "run.db").exists()
+                if ((place := plan.folder_of(self.folder, cell.name, seed)) / "run.db").exists()
             ]
             for cell in self.manifest.cells
         }

@@ -129,7 +129,7 @@ def held(folder: Path) -> Iterator[None]:
 
 def standing(folder: Path) -> Standing:
     """How far the run in a folder is, by its own spec."""
-    return _standing(folder, specs.read(folder / "spec.toml").stop)
+    return _standing(folder, specs.of_run(folder).stop)
 
 
 def found(job: Job) -> Standing | None:
@@ -142,7 +142,7 @@ def found(job: Job) -> Standing | None:
         if folder.is_dir() and database.has_strangers(folder):
             raise InputError(f"{folder}: has other files in it, but no run; move them away")
         return None
-    there = specs.read(folder / "spec.toml")
+    there = specs.of_run(folder)
     if other := difference(there, job.resolved.spec, ("name", *FREE)):
         name = other.field if other.table is None else f"{other.table}.{other.field}"
         raise AnotherRunError(
@@ -168,7 +168,7 @@ def go_on(job: Job) -> None:
     """Keep stop rules and the backend, where they are others than those a run was begun with."""
     if not (job.folder / "run.db").exists():
         return
-    spec = specs.read(job.folder / "spec.toml")
+    spec = specs.of_run(job.folder)
     wanted = msgspec.structs.replace(
         spec, stop=job.resolved.spec.stop, backend=job.resolved.spec.backend
     )

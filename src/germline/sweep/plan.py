@@ -59,7 +59,7 @@ class Plan:
             Job(
                 cell.name,
                 seed,
-                folder / cell.name / f"seed-{seed}",
+                folder_of(folder, cell.name, seed),
                 dataclasses.replace(
                     cell.resolved, spec=msgspec.structs.replace(cell.resolved.spec, seed=seed)
                 ),
@@ -67,6 +67,11 @@ class Plan:
             for seed in self.seeds
             for cell in self.cells
         ]
+
+
+def folder_of(sweep: Path, cell: str, seed: int) -> Path:
+    """The folder of a run, in that of its sweep."""
+    return sweep / cell / f"seed-{seed}"
 
 
 def seeds_of(given: Written) -> tuple[int, ...]:

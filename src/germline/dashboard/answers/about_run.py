@@ -34,7 +34,7 @@ def run(view: View) -> schema.Run:
 
 
 def _facts(view: View) -> dict[str, Any]:
-    spec = specs.read(view.store.folder / "spec.toml")
+    spec = specs.of_run(view.store.folder)
     progress, totals = view.progress, view.store.totals(view.progress)
     state = outline.state(view.store.folder, spec.stop, progress, totals)
     elites = [report.elite for report, _ in progress]
