@@ -117,8 +117,7 @@ def train(
     Tasks, policies and environments that the calling script registers are known to workers too:
     they import the script, so `train` belongs under `if __name__ == "__main__"` there.
     """
-    if WORKER in os.environ or evaluate.loading:
-        raise InputError('put germline.train under: if __name__ == "__main__"')
+    refuse_import("germline.train")
     if isinstance(spec, Mapping):
         given, trust = specs.parse(spec, changes), True
     else:
@@ -132,6 +131,12 @@ def train(
     folder = Path(out) if out is not None else unused(Path("runs") / given.name)
     loop.create(folder, resolved)
     return _evolved(folder, resolved, listener, trust=trust)
+
+
+def refuse_import(name: str) -> None:
+    """Refuse what was called, by its name, where a worker or a run imports the script."""
+    if WORKER in os.environ or evaluate.loading:
+        raise InputError(f'put {name} under: if __name__ == "__main__"')
 
 
 def go_on(folder: Path, changes: Mapping[str, Any], *, trust: bool) -> Resolved:
