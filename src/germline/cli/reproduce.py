@@ -11,7 +11,9 @@ from germline.cli.options import (
     Certificate,
     Device,
     Insecure,
+    Json,
     Key,
+    Plain,
     TokenFile,
     Workers,
 )
@@ -19,7 +21,6 @@ from germline.cli.output import progress, say, say_json
 from germline.cli.output import tensorboard as board
 from germline.cli.output.numbers import number
 from germline.cli.output.tensorboard import FilmEvery, TensorBoard
-from germline.cli.train import Json, Plain
 from germline.errors import InputError
 
 if TYPE_CHECKING:

@@ -292,4 +292,4 @@ def _scores(row: "Row") -> list[str]:
 def _again(folder: Path, jobs: int, trust: bool) -> str:
     """The command that goes on."""
     at_once = f" --jobs {jobs}" if jobs > 1 else ""
-    return f"germline sweep {shlex.quote(str(folder))}{at_once}{' --trust' if trust else ''}"
+    return f"germline sweep {shlex.quote(str(folder))}{at_once}{options.trusted(trust)}"
