@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from germline.errors import InputError
 from germline.layout import Layout, Tensor
-from germline.operators import Lowrank, Sparse, check, parse, scales
+from germline.operators import Lowrank, Sparse, check, draws_anew, is_lowrank, parse, scales
 from samples import HEADS, OPERATORS, PLAIN
 
 
@@ -74,3 +74,12 @@ def test_an_operator_must_suit_the_network():
     for layout in (tall, Layout((Tensor("w", (2, 2**22 + 1), fan_in=2),))):
         with pytest.raises(InputError, match="lowrank:64 would draw 268,435,520 numbers"):
             check(parse("lowrank:64"), layout)
+
+
+def test_what_is_asked_of_an_operator_has_an_answer_for_none():
+    assert [text for text in ("", *OPERATORS) if is_lowrank(text)] == [
+        text for text in OPERATORS if text.startswith("lowrank")
+    ]
+    assert [text for text in ("", *OPERATORS) if draws_anew(text)] == [
+        text for text in OPERATORS if text.startswith(("renew", "grow"))
+    ]

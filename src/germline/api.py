@@ -33,7 +33,7 @@ class Run:
     @property
     def spec(self) -> Spec:
         """What it was begun with, all settings written out."""
-        return specs.read(self.folder / "spec.toml")
+        return specs.of_run(self.folder)
 
     @property
     def reports(self) -> list[Report]:
@@ -117,8 +117,7 @@ def train(
     Tasks, policies and environments that the calling script registers are known to workers too:
     they import the script, so `train` belongs under `if __name__ == "__main__"` there.
     """
-    if WORKER in os.environ or evaluate.loading:
-        raise InputError('put germline.train under: if __name__ == "__main__"')
+    refuse_import("germline.train")
     if isinstance(spec, Mapping):
         given, trust = specs.parse(spec, changes), True
     else:
@@ -134,10 +133,16 @@ def train(
     return _evolved(folder, resolved, listener, trust=trust)
 
 
+def refuse_import(name: str) -> None:
+    """Refuse what was called, by its name, where a worker or a run imports the script."""
+    if WORKER in os.environ or evaluate.loading:
+        raise InputError(f'put {name} under: if __name__ == "__main__"')
+
+
 def go_on(folder: Path, changes: Mapping[str, Any], *, trust: bool) -> Resolved:
     """What to go on with: the spec of a run, with other stop rules or another backend, kept."""
     with Store.open(folder):
-        changed = specs.read(folder / "spec.toml", changes)
+        changed = specs.of_run(folder, changes)
     for name in changes:
         if name.partition(".")[0] not in ("stop", "backend"):
             raise InputError(

@@ -165,6 +165,11 @@ def from_json(text: bytes, source: str = "genome") -> GenomeFile:
     return GenomeFile(genome, *facts, siblings=document.siblings)
 
 
+def ending(file: GenomeFile) -> str:
+    """How the name of a file ends that has the form that suits the root."""
+    return ".safetensors" if isinstance(file.genome.root, Snapshot) else ".json"
+
+
 def write(path: Path, file: GenomeFile, *, replace: bool = False) -> None:
     """Write the form that suits the root, whole or not at all."""
     text = to_json(file)

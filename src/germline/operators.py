@@ -109,6 +109,16 @@ def parse(text: str) -> Operator:
     raise InputError(f"operator: {text!r} is not one of {SPELLINGS}")
 
 
+def is_lowrank(text: str) -> bool:
+    """Whether a spelling is that of a low rank; "" stands for no operator."""
+    return bool(text) and isinstance(parse(text), Lowrank)
+
+
+def draws_anew(text: str) -> bool:
+    """Whether a spelling is of one whose weights do not add up; "" stands for no operator."""
+    return bool(text) and isinstance(parse(text), Renew | Grow)
+
+
 @lru_cache(maxsize=256)
 def check(operator: Operator, layout: Layout) -> None:
     """Refuse an operator that has no meaning for a network, or no room."""

@@ -154,7 +154,10 @@ def test_any_operator_and_schedule():
     [
         ({"elites": 4, "candidates": 4}, "candidates: 4 leave none to challenge the elite of 4"),
         ({"elites": 9, "candidates": 10, "parents": 3}, "elites: 9 are more than the 3 parents"),
-        ({"elites": 9, "population": 5, "candidates": 0}, "elites: 9 are more than the population"),
+        (
+            {"elites": 9, "population": 5, "candidates": 0},
+            "elites: 9 are more than the population of 5",
+        ),
         ({"sigma": -1.0}, "sigma: -1.0 must be above 0"),
         ({"sigma": 1e9}, "sigma: 1000000000.0 is too large"),
         ({"operator": "gausian"}, "operator: 'gausian' is not one of"),

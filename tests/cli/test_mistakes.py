@@ -218,7 +218,10 @@ SPECS = {
     "vast layers": ("--set policy.hidden=[999999,999999]", "weights are more than the 268,435,456"),
     "activation": ("--set policy.activation=tan", "invalid enum value 'tan'; did you mean tanh?"),
     "arithmetic": ("--set arithmetic=exct", "invalid enum value 'exct'; did you mean exact?"),
-    "exact floats": ("--set arithmetic=exact", "exact needs observations in whole numbers"),
+    "exact floats": (
+        "--set arithmetic=exact",
+        "exact needs observations in whole numbers, such as pixels, not float32",
+    ),
     "no checkpoints": ("--set checkpoint=0", "checkpoint: expected int >= 1; given: 0"),
     "rule": ("--set stop.scroe=5", "stop: 'scroe' is not one of its settings; did you mean score?"),
     "no generations": ("--set stop.generations=0", "stop.generations: expected int >= 1; given: 0"),

@@ -17,6 +17,7 @@ from engines import Host, until
 from germline import sweep as sweeps
 from germline.cli import options, sweep
 from germline.cli.options import completion
+from germline.cli.output import sweep_progress
 from germline.run import spec as specs
 from germline.run.store import Store
 from runs import digest, run, small, write
@@ -137,7 +138,7 @@ def test_a_run_that_fails_is_told_at_the_end(germline, here):
 
 def test_the_panel_says_which_run_it_is(here):
     job = sweeps.planned("sweep.toml", trust=True).jobs(Path("sweeps/mine"))[1]
-    screen = sweep.Live(Path("sweeps/mine"))
+    screen = sweep_progress.Live(Path("sweeps/mine"))
     screen.begin(2, 4)
     shown = screen.run(job)
     with shown.console.capture() as drawn:

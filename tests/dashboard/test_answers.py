@@ -85,7 +85,7 @@ def test_a_row_says_where_a_run_stands(library, made):
     assert row.best == max(report.elite for report in reports)
     assert row.champion == reports[-1].champion
     assert row.state == "finished"
-    assert row.playable.startswith("This run imports games")
+    assert row.unplayable.startswith("This run imports games")
     begun = asked(library, "begun", about_run.row)
     assert (begun.state, begun.generations, begun.best, begun.champion) == (
         "stopped",

@@ -289,7 +289,8 @@ def test_exact_arithmetic_has_no_cross_entropy():
     with pytest.raises(InputError, match="exact arithmetic has no cross-entropy"):
         specs.resolve(specs.parse(given))
     given["task"] |= {"fitness": "incorrect", "dtype": "float32"}
-    with pytest.raises(InputError, match="exact needs observations in whole numbers"):
+    words = "exact needs observations in whole numbers, such as pixels, not float32"
+    with pytest.raises(InputError, match=words):
         specs.resolve(specs.parse(given))
     given = first_error(arithmetic="exact")
     given["policy"]["similarity"] = "cosine"

@@ -16,11 +16,11 @@ The modules in reading order:
     generational   a population, its candidates, its elite
     random_search  everyone is newly born
     ga             the best have children
+    async_state    a population that never waits, and that as bytes
     async_ga       the GA without a barrier
-    async_state    its state, and that as bytes
 
+    optimizer      optax, which takes a step
     strategy       a centre, its perturbations, and its steps
-    optimizer      optax, which takes them
     es             one centre
 
     archive        behaviours, and how novel others are beside them

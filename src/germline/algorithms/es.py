@@ -11,12 +11,12 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
-from germline import bfloat16, blobs
+from germline import bfloat16
 from germline.algorithms import progress, schedule
 from germline.algorithms.optimizer import Memory
 from germline.algorithms.progress import Progress
 from germline.algorithms.protocols import Blobs, Report
-from germline.algorithms.strategy import Strategy, centre_of, centred_ranks
+from germline.algorithms.strategy import Strategy, centre_blobs, centre_of, centred_ranks
 from germline.genome import Genome, PolicyRef
 from germline.messages import Request, Result, encode
 
@@ -77,8 +77,7 @@ class ES(Strategy, frozen=True, kw_only=True):
 
     def blobs(self, state: State) -> Blobs:
         """The centre's weights, and the statistics of observations if they are normalised."""
-        centre = {blobs.sha256(state.centre): state.centre} if state.centre else {}
-        return {**centre, **progress.context_blobs(state)}
+        return {**centre_blobs(state.centre), **progress.context_blobs(state)}
 
     def encode(self, state: State) -> bytes:
         """Write a state."""

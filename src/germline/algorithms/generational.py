@@ -74,7 +74,9 @@ class Generational(Common, frozen=True, kw_only=True):
                 f"{self.elites}: give more, or 0 for no second phase"
             )
         if self.elites > self.population:
-            raise InputError(f"elites: {self.elites} are more than the population")
+            raise InputError(
+                f"elites: {self.elites} are more than the population of {self.population}"
+            )
 
     @abstractmethod
     def born(self, state: State, indices: Sequence[int]) -> list[Genome]:

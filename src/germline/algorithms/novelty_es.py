@@ -12,14 +12,14 @@ from typing import Annotated, ClassVar
 import msgspec
 import numpy as np
 
-from germline import blobs, draws
+from germline import draws
 from germline.algorithms import archive, progress, schedule
 from germline.algorithms.archive import Archive, Numbers
 from germline.algorithms.novelty import Neighbours, behaviours, mean
 from germline.algorithms.optimizer import Memory
 from germline.algorithms.progress import Progress
 from germline.algorithms.protocols import Blobs, Report, State
-from germline.algorithms.strategy import Integers, Strategy, centre_of, centred_ranks
+from germline.algorithms.strategy import Integers, Strategy, centre_blobs, centre_of, centred_ranks
 from germline.draws import Purpose
 from germline.errors import InputError
 from germline.genome import Genome, PolicyRef
@@ -117,8 +117,7 @@ class NoveltyES(Strategy, frozen=True, kw_only=True):
     def blobs(self, state: State) -> Blobs:
         """The chosen centre's weights, and the statistics of observations if they are used."""
         weights = state.centres[state.chosen].weights
-        centre = {blobs.sha256(weights): weights} if weights else {}
-        return {**centre, **progress.context_blobs(state)}
+        return {**centre_blobs(weights), **progress.context_blobs(state)}
 
     def encode(self, state: State) -> bytes:
         """Write a state."""

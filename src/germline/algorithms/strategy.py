@@ -18,7 +18,7 @@ from germline import blobs, draws, policies
 from germline.algorithms import optimizer, progress, schedule
 from germline.algorithms.optimizer import Memory, Options
 from germline.algorithms.progress import Common, Progress
-from germline.algorithms.protocols import Report
+from germline.algorithms.protocols import Blobs, Report
 from germline.algorithms.schedule import Schedule
 from germline.decode import Decoder
 from germline.draws import Purpose
@@ -98,8 +98,7 @@ class Strategy(Common, frozen=True, kw_only=True):
         """
         genome, blob, memory = centre
         layout = policies.layout_of(state.policy)
-        known = {blobs.sha256(blob): blob} if blob else {}
-        theta = np.asarray(Decoder(layout, known).decode(genome))
+        theta = np.asarray(Decoder(layout, centre_blobs(blob)).decode(genome))
         weights = ranks[0::2] - ranks[1::2]
         total = weighted_noise(self.seeds(state), weights, layout.size)
         # ranks are doubled, z is in quarters: u = rank / (2·(n - 1)) lies in [-1/2, 1/2].
@@ -124,6 +123,11 @@ def centre_of(state: Progress, weights: bytes, number: int = 0) -> Genome:
         return Genome(state.policy, Snapshot(blobs.sha256(weights)))
     seed = int(draws.draw(state.seed, Purpose.BIRTH, 0, number))
     return Genome(state.policy, Birth(seed))
+
+
+def centre_blobs(weights: bytes) -> Blobs:
+    """A centre's weights by their digest; nothing if it has taken no step."""
+    return {blobs.sha256(weights): weights} if weights else {}
 
 
 def centred_ranks(values: np.ndarray[Any, np.dtype[np.float64]]) -> Integers:

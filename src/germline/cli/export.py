@@ -10,13 +10,14 @@ import typer
 from typer.core import TyperGroup
 
 from germline.cli import options
-from germline.cli.options import Force, Include, Run, Trust
+from germline.cli.options import Force, Include, Run, Trust, individual
 from germline.cli.options.individual import Where
-from germline.cli.output import say
+from germline.cli.output import say, warn
 from germline.cli.output.numbers import counted
 from germline.errors import InputError
 
 if TYPE_CHECKING:
+    from germline.files import GenomeFile
     from germline.run.store import Store
 
 
@@ -48,14 +49,10 @@ def genome(
     trust: Trust = False,
 ) -> None:
     """Write an individual as a genome file: a few kilobytes of JSON, or safetensors for ES."""
-    options.prepare(trust)
-    from germline import disk, files
-    from germline.cli.options import individual
-    from germline.genome import Snapshot
+    file = _found(where, out, force=force, trust=trust)
+    from germline import files
 
-    disk.check_writable(out, replace=force)
-    file = individual.find(where, trust=trust).file
-    right = ".safetensors" if isinstance(file.genome.root, Snapshot) else ".json"
+    right = files.ending(file)
     if out.suffix in (".safetensors", ".json") and out.suffix != right:
         raise InputError(f"{out}: this genome is written as {right}; give it that ending")
     files.write(out, file, replace=force)
@@ -70,14 +67,20 @@ def weights(
     trust: Trust = False,
 ) -> None:
     """Write the decoded weights of an individual as named tensors."""
-    options.prepare(trust)
-    from germline import disk, policies
+    file = _found(where, out, force=force, trust=trust)
+    from germline import policies
     from germline.cli.genome import write_weights
-    from germline.cli.options import individual
+
+    write_weights(file, policies.layout_of(file.genome.policy), out, force=force)
+
+
+def _found(where: str, out: Path, *, force: bool, trust: bool) -> "GenomeFile":
+    """Who is to be written, once it can be."""
+    options.prepare(trust)
+    from germline import disk
 
     disk.check_writable(out, replace=force)
-    file = individual.find(where, trust=trust).file
-    write_weights(file, policies.layout_of(file.genome.policy), out, force=force)
+    return individual.find(where, trust=trust).file
 
 
 @app.command()
@@ -110,10 +113,6 @@ def html(
 
     asked = handover.asked(include)
     disk.check_writable(out, replace=force)
-
-    def warn(text: str) -> None:
-        typer.echo(f"germline: {text}", err=True)
-
     data = export(run, film=film, include=asked, warn=warn)
     disk.save(out, data, replace=force)
     say(f"{out}: {len(data):,} bytes")
@@ -129,7 +128,7 @@ def metrics_of(store: "Store", include: Collection[str]) -> Columns:
     from germline.run import spec as specs
     from germline.run.cost import Pace, per_billion
 
-    stop, pace, rows = specs.read(store.folder / "spec.toml").stop, Pace(), []
+    stop, pace, rows = specs.of_run(store.folder).stop, Pace(), []
     for report, totals in store.progress():
         pace.add(totals)
         to_go = pace.to_go(stop, report)

@@ -10,7 +10,6 @@ from germline.cli import options
 from germline.cli.options import AsJson, Run, Set, Trust
 from germline.cli.output import say, say_json
 from germline.cli.output.numbers import counted
-from germline.cli.train import trusted
 
 
 def fork(
@@ -30,7 +29,7 @@ def fork(
 
     folder = out or api.unused(run.with_name(f"{run.resolve().name}-fork"))
     forking.fork(run, generation, folder, options.pairs(set_ or []), trust=trust)
-    again = f"germline resume {shlex.quote(str(folder))}{trusted(trust)}"
+    again = f"germline resume {shlex.quote(str(folder))}{options.trusted(trust)}"
     if json:
         say_json({"run": str(folder), "generations": generation, "origin": str(run)})
     else:

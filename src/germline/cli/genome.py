@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from germline.cli import options
-from germline.cli.options import Force
+from germline.cli.options import AsJson, Force, individual
 from germline.cli.output import say, say_json
 from germline.cli.output.numbers import counted
 
@@ -69,7 +69,7 @@ def new(
     try:
         blob = blobs.pack(spec.layout().flatten(disk.read_safetensors(weights)[0]))
     except InputError as error:
-        raise InputError(_about(weights, error)) from None
+        raise InputError(individual.about(weights, error)) from None
     genome = Genome(reference, Snapshot(blobs.sha256(blob)))
     _write(GenomeFile(genome, arithmetic=arithmetic, weights=blob), out, force)
 
@@ -92,22 +92,20 @@ def mutate(
     from germline import operators
     from germline.genome import Gene
 
-    parent, layout = load(file)
+    parent, layout = individual.read(file)
     gene = Gene(_seed(seed), sigma, operator)
     operators.check(operators.parse(operator), layout)
     _write(replace(parent, genome=parent.genome.child(gene)), out, force)
 
 
 @app.command()
-def show(
-    file: File, json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
-) -> None:
+def show(file: File, json: AsJson = False) -> None:
     """Say what a genome is."""
     import msgspec
 
     from germline.genome import Foreign
 
-    source, layout = load(file)
+    source, layout = individual.read(file)
     genome = source.genome
     facts: dict[str, Any] = {
         "id": genome.id,
@@ -153,7 +151,7 @@ def hash_(
     """Print the SHA-256 of the decoded float32 weights: the same on every machine."""
     from germline import blobs
 
-    source, layout = load(file)
+    source, layout = individual.read(file)
     typer.echo(blobs.weights_hash(_decoded(source, layout, engine)))
 
 
@@ -167,7 +165,7 @@ def decode(
     from germline import disk
 
     disk.check_writable(out, replace=force)
-    write_weights(*load(file), out, force=force)
+    write_weights(*individual.read(file), out, force=force)
 
 
 def write_weights(source: "GenomeFile", layout: "Layout", out: Path, *, force: bool) -> None:
@@ -184,36 +182,6 @@ def write_weights(source: "GenomeFile", layout: "Layout", out: Path, *, force: b
     about = msgspec.json.encode({"genome": source.genome.id, "sha256": digest}).decode()
     disk.save(out, to_safetensors(layout.unflatten(theta), {"weights": about}), replace=force)
     say(f"{out}: {layout.size:,} weights, SHA-256 {digest}")
-
-
-def load(path: Path) -> "tuple[GenomeFile, Layout]":
-    """A genome file and its layout, once everything in it fits together."""
-    from germline import files, operators, policies
-    from germline.errors import InputError
-
-    if (path / "run.db").exists():
-        raise InputError(
-            f"{path}: is a run; write its champion with: germline export genome {path}"
-        )
-    source = files.read(path)
-    try:
-        policy = source.genome.policy
-        layout = policies.layout_of(policy)
-        if source.arithmetic == "exact" and "steps" not in policy.settings:
-            raise InputError(f"arithmetic: exact needs the steps and shifts of {policy.name}")
-        for operator in {gene.operator for gene in source.genome.genes}:
-            operators.check(operators.parse(operator), layout)
-        if source.weights is not None and len(source.weights) != 4 * layout.size:
-            found = len(source.weights) // 4
-            raise InputError(f"root: has {found:,} weights; the layout has {layout.size:,}")
-    except InputError as error:
-        raise InputError(_about(path, error)) from None
-    return source, layout
-
-
-def _about(path: Path, error: Exception) -> str:
-    """The message of an error, with the file it is about."""
-    return str(error) if str(error).startswith(f"{path}: ") else f"{path}: {error}"
 
 
 def _decoded(source: "GenomeFile", layout: "Layout", engine: str) -> Any:  # noqa: ANN401

@@ -31,11 +31,11 @@ def prune(
         say_json({"run": str(out), "origin": str(run), **found._asdict()})
         return
     kept, lived = found.individuals
-    trusted = " --trust" if trust else ""
-    if specs.read(out / "spec.toml").stop == Stop():
-        trusted += " --set stop.generations=N, for without its costs nothing ends it"
+    more = options.trusted(trust)
+    if specs.of_run(out).stop == Stop():
+        more += " --set stop.generations=N, for without its costs nothing ends it"
     say(
         f"{out}: {counted(found.generations, 'generation')}, {kept:,} of "
         f"{counted(lived, 'individual')}, {found.bytes / 1e6:,.2f} MB. "
-        f"Go on with: germline resume {shlex.quote(str(out))}{trusted}"
+        f"Go on with: germline resume {shlex.quote(str(out))}{more}"
     )

@@ -1,6 +1,5 @@
 """`germline reproduce`: a game of the paper, trained and scored its way, and held against it."""
 
-import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -12,7 +11,9 @@ from germline.cli.options import (
     Certificate,
     Device,
     Insecure,
+    Json,
     Key,
+    Plain,
     TokenFile,
     Workers,
 )
@@ -20,7 +21,6 @@ from germline.cli.output import progress, say, say_json
 from germline.cli.output import tensorboard as board
 from germline.cli.output.numbers import number
 from germline.cli.output.tensorboard import FilmEvery, TensorBoard
-from germline.cli.train import Json, Plain
 from germline.errors import InputError
 
 if TYPE_CHECKING:
@@ -148,26 +148,26 @@ def _begun_or_found(folder: Path, spec: "Spec", changes: dict[str, Any]) -> "Res
     from germline import api
     from germline.run import engines, loop
     from germline.run import spec as specs
+    from germline.run.difference import difference, plain
 
     if not (folder / "run.db").exists():
         resolved = specs.resolve(spec)
         engines.check(resolved.engine)
         loop.create(folder, resolved)
         return resolved
-    # Both by way of TOML, which knows lists alone.
-    expected = tomllib.loads(specs.to_toml(specs.resolve(spec).spec))
-    there = tomllib.loads(specs.to_toml(specs.read(folder / "spec.toml")))
-    for name in {**expected, **there}:
-        found, wanted = there.get(name), expected.get(name)
-        if name not in ("stop", "backend") and found != wanted:
-            raise InputError(
-                f"{folder}: is another run, its {name} {_difference(found, wanted)}; "
-                "give this one another folder with --out"
-            )
-    new = {}
+    there = specs.of_run(folder)
+    if other := difference(there, specs.resolve(spec).spec):
+        name = f"{other.field} is"
+        if other.table is not None:
+            name = f"{other.table} has {other.field} ="
+        raise InputError(
+            f"{folder}: is another run, its {name} {other.there}, not {other.wanted}; "
+            "give this one another folder with --out"
+        )
+    new, known = {}, plain(there)
     for name, value in changes.items():
         table, _, field = name.partition(".")
-        if there.get(table, {}).get(field) != value:
+        if known.get(table, {}).get(field) != value:
             new[name] = value
     return api.go_on(folder, new, trust=False)
 
@@ -187,15 +187,6 @@ def _scored(
     except KeyboardInterrupt:
         typer.echo(f"{folder}: is trained but not scored. Go on with: {again}", err=True)
         raise
-
-
-def _difference(there: object, expected: object) -> str:
-    """How two values differ, in words; of tables, the first setting that does."""
-    if isinstance(there, dict) and isinstance(expected, dict):
-        for name in [*expected, *there]:
-            if there.get(name) != expected.get(name):
-                return f"has {name} = {there.get(name)}, not {expected.get(name)}"
-    return f"is {there}, not {expected}"
 
 
 def _again(game: str, algorithm: str, frames: int | None, seed: int, out: Path | None) -> str:

@@ -7,7 +7,10 @@ from germline.cli.options import (
     Certificate,
     Device,
     Insecure,
+    Json,
     Key,
+    Plain,
+    Quiet,
     Run,
     Set,
     TokenFile,
@@ -17,7 +20,6 @@ from germline.cli.options import (
 from germline.cli.output import progress
 from germline.cli.output import tensorboard as board
 from germline.cli.output.tensorboard import FilmEvery, TensorBoard
-from germline.cli.train import Json, Plain, Quiet
 
 
 def resume(

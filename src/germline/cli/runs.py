@@ -68,7 +68,7 @@ def facts_of(folder: Path, store: "Store") -> dict[str, Any]:
     from germline.run import outline
     from germline.run import spec as specs
 
-    spec = specs.read(folder / "spec.toml")
+    spec = specs.of_run(folder)
     progress = store.progress()
     individuals, evaluations = store.count()
     report, totals = progress[-1][0] if progress else None, store.totals()

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 PAUSE = 5.0  # seconds between looks at the queue
 PATIENCE = 600.0  # seconds in which nobody may answer
-SAME = ("stop", "backend")  # what may differ when runs are gone on with
 
 
 def slurm(
@@ -180,20 +179,20 @@ def _check(folder: Path, files: "Mapping[str, str]") -> bool:
         raise InputError(f"{folder}: is there already; choose another folder with --out")
     for path, text in files.items():
         if path.startswith("specs/") and (folder / path).exists():
-            _same(folder, folder / path, tomllib.loads(text))
+            _check_same(folder, folder / path, text)
     return not there
 
 
-def _same(folder: Path, path: Path, wanted: dict[str, Any]) -> None:
+def _check_same(folder: Path, path: Path, wanted: str) -> None:
     """Refuse to make another run of one that is there: only its stop rules may change."""
     from germline.run import spec as specs
+    from germline.run.difference import difference
 
-    found = tomllib.loads(specs.to_toml(specs.read(path)))
-    for name in {**wanted, **found}:
-        if name not in SAME and found.get(name) != wanted.get(name):
-            raise InputError(
-                f"{folder}: has {path.stem} with another {name}; choose another folder with --out"
-            )
+    if other := difference(specs.read(path), specs.parse(tomllib.loads(wanted))):
+        name = other.table or other.field
+        raise InputError(
+            f"{folder}: has {path.stem} with another {name}; choose another folder with --out"
+        )
 
 
 def _write(folder: Path, files: "Mapping[str, str]", *, new: bool) -> None:
@@ -285,7 +284,7 @@ def _finished(run: Path) -> str | None:
         return None
     with Store.open(run) as store:
         reports, totals = store.reports(), store.totals()
-    rules = specs.read(run / "spec.toml").stop
+    rules = specs.of_run(run).stop
     return stop.met(rules, reports[-1] if reports else None, totals)
 
 

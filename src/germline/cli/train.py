@@ -14,7 +14,10 @@ from germline.cli.options import (
     Certificate,
     Device,
     Insecure,
+    Json,
     Key,
+    Plain,
+    Quiet,
     Set,
     SpecName,
     TokenFile,
@@ -30,10 +33,6 @@ if TYPE_CHECKING:
     from germline.run.loop import Ending
     from germline.run.spec import Resolved, Spec
     from germline.run.stop import Totals
-
-Json = Annotated[bool, typer.Option("--json", help="One JSON object per generation.")]
-Plain = Annotated[bool, typer.Option("--plain", help="One line per generation, as in a pipe.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing, unless it is stopped.")]
 
 
 def train(
@@ -105,11 +104,6 @@ def asynchronous(spec: "Spec") -> "Spec":
     return msgspec.structs.replace(spec, algorithm={**spec.algorithm, "name": name})
 
 
-def trusted(trust: bool) -> str:
-    """What a command to copy ends with, if it is to trust."""
-    return " --trust" if trust else ""
-
-
 def board_of(
     folder: Path,
     resolved: "Resolved",
@@ -170,7 +164,7 @@ def end(
     caught: list[int],
 ) -> None:
     """Say how it ended, and what can be done next."""
-    run = f"{shlex.quote(str(folder))}{trusted(trust)}"
+    run = f"{shlex.quote(str(folder))}{options.trusted(trust)}"
     if ending.reason is not None:
         advice = f"Watch the champion with: germline play {run}"
         if not films.filmable(resolved.problem.task):

@@ -21,6 +21,7 @@ import germline
 from germline.dashboard.answers import about_individual, about_run, schema
 from germline.dashboard.answers.about_all_runs import Table, gallery
 from germline.dashboard.assets import page
+from germline.dashboard.films.messages import PICTURES
 from germline.dashboard.films.pool import Players
 from germline.dashboard.films.reel import Reader
 from germline.dashboard.guard import Guard, Keeper
@@ -172,7 +173,7 @@ def _add_films(app: FastAPI, library: Library, players: Players) -> None:
     def playable(run: str, start: str) -> tuple[Path, str, str]:
         """The folder, the run's own id and the individual, if it can be played."""
         with library.open(run) as view:
-            reason = about_run.unplayable(specs.read(view.store.folder / "spec.toml"))
+            reason = about_run.unplayable(specs.of_run(view.store.folder))
             if reason is not None:
                 raise InputError(reason)
             return view.store.folder, view.store.run, about_individual.find(view, start)
@@ -186,7 +187,7 @@ def _add_films(app: FastAPI, library: Library, players: Players) -> None:
         run: Key,
         individual: Id,
         seed: Seed = 0,
-        pictures: Annotated[int, Query(ge=1, le=20_000)] = 20_000,
+        pictures: Annotated[int, Query(ge=1, le=PICTURES)] = PICTURES,
     ) -> Response:
         """The individual's play, streamed while it is made."""
         folder, within, name = playable(run, individual)

@@ -18,13 +18,13 @@ import msgspec
 
 from germline.dashboard.answers import about_individual, about_run, schema
 from germline.dashboard.assets import page
+from germline.dashboard.films.messages import PICTURES
 from germline.dashboard.films.pool import Players
 from germline.dashboard.library import Library, View
 from germline.errors import InputError
 from germline.run import columns, handover, history
 from germline.run import spec as specs
 
-PICTURES = 20_000  # as the page asks for
 MAX_FILM = 2**25  # bytes
 MAX_KIN = 2**22  # bytes about ancestors of the champion
 MAX_CLOUD = 20_000  # points of the last population
@@ -95,7 +95,7 @@ def _answers(view: View, include: Collection[str]) -> dict[str, Any]:
 
 def _run(view: View, include: Collection[str]) -> schema.Run:
     told = about_run.run(view)
-    spec = handover.spec(specs.read(view.store.folder / "spec.toml"), include)
+    spec = handover.spec(specs.of_run(view.store.folder), include)
     sessions = [
         dataclasses.replace(each, about=handover.session(each.about, include))
         for each in told.sessions
@@ -131,8 +131,7 @@ def _films(players: Players, folder: Path, start: str, names: list[str]) -> dict
     """Films of the champion and its parent, the champion's file and digest."""
     found: dict[str, Any] = {}
     champion = names[-1]
-    digest, weights, seconds = players.weights(folder, champion)
-    about = {"digest": digest, "weights": weights, "seconds": seconds}
+    about = schema.Weights(*players.weights(folder, champion))
     found[f"{start}/individuals/{champion}/weights"] = about
     found[f"{start}/individuals/{champion}/genome"] = _text(players.genome(folder, champion)[0])
     for name in reversed(names):

@@ -11,6 +11,7 @@ import msgspec
 import germline
 from germline import disk
 from germline.errors import InputError
+from germline.run import outline
 from germline.run import spec as specs
 from germline.run.spec import Engine, Spec
 
@@ -53,7 +54,7 @@ class Plan:
     @property
     def environment_field(self) -> str | None:
         """The setting by which the task names its environment, if it has one."""
-        return environment_field(self.spec)
+        return outline.environment_field(self.spec.task)
 
     @property
     def values(self) -> dict[str, Any]:
@@ -96,19 +97,19 @@ def toml(plan: Plan) -> str:
     return specs.to_toml(plan.spec)
 
 
-def environment_field(spec: Spec) -> str | None:
-    """The setting by which a spec's task names its environment: id or game."""
-    return next((name for name in ("id", "game") if name in spec.task), None)
-
-
 def label(name: str) -> str:
     """A name in small letters, digits and hyphens, as hosts have them."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40].strip("-") or "run"
 
 
+def portable(given: Engine) -> Engine:
+    """An engine's settings that hold anywhere."""
+    return Engine(price=given.price, patience=given.patience, audit=given.audit)
+
+
 def _engine(given: Engine, engine: str) -> Engine:
     """The spec's own settings that hold anywhere, and where the master meets others."""
-    kept = Engine(price=given.price, patience=given.patience, audit=given.audit)
+    kept = portable(given)
     if engine == "grpc":
         return msgspec.structs.replace(
             kept,

@@ -14,10 +14,11 @@ from typing import Annotated
 import msgspec
 
 from germline.deploy import render
-from germline.deploy.plan import environment_field
+from germline.deploy.plan import portable
 from germline.errors import InputError
+from germline.run import outline
 from germline.run import spec as specs
-from germline.run.spec import Engine, Spec
+from germline.run.spec import Spec
 
 JOB = "job.sh"
 
@@ -128,11 +129,10 @@ def variants(spec: Spec, seeds: Sequence[int] = (), envs: Sequence[str] = ()) ->
 
     Who evaluates is left out, for that is up to the job.
     """
-    field = environment_field(spec)
+    field = outline.environment_field(spec.task)
     if envs and field is None:
         raise InputError(f"envs: the task {spec.task['name']} has neither an id nor a game")
-    given = spec.backend
-    engine = Engine(price=given.price, patience=given.patience, audit=given.audit)
+    engine = portable(spec.backend)
     own = spec.task["name"] if field is None else spec.task[field]
     made: dict[str, Spec] = {}
     for env in envs or [own]:

@@ -6,6 +6,7 @@ The modules in reading order:
     toml          TOML files, read and written
     spec          what a spec may say, and what becomes of it
     checks        what of it does not go together
+    difference    whether two are of the same run
     engines       the engine that it names
 
     database      the file of a store: its tables, its versions, its lock
@@ -13,7 +14,7 @@ The modules in reading order:
     connection    an open store: queries, transactions, damage
     individuals   who lived
     reader        what they did, what it came to, and the digest
-    store         begin, open and write a store: the one name that others import
+    store         begin, open and write a store
 
     machine       what a session works with
     replay        what a store tells an algorithm again

@@ -13,7 +13,10 @@ from germline.tasks.spaces import Space
 def exact(space: Space | None, task: Any, policy: Any) -> None:  # noqa: ANN401
     """Refuse what has no exact arithmetic."""
     if space is not None and space.dtype not in ("uint8", "int8"):
-        raise InputError("arithmetic: exact needs observations in whole numbers, such as pixels")
+        raise InputError(
+            "arithmetic: exact needs observations in whole numbers, such as pixels, "
+            f"not {space.dtype}"
+        )
     if getattr(task, "graded", False):
         raise InputError("task.fitness: exact arithmetic has no cross-entropy; take another")
     for setting in ("normalise", "similarity"):
@@ -54,7 +57,7 @@ def siblings(spec: Spec, task: Any, policy: Any, algorithm: Any) -> None:  # noq
     if not spec.siblings:
         return
     operator = getattr(algorithm, "operator", "")
-    if not operator.startswith("lowrank"):
+    if not operators.is_lowrank(operator):
         found = f"are {operator}" if operator else "are none"
         raise InputError(f"siblings: needs algorithm.operator lowrank:R; here mutations {found}")
     if spec.arithmetic == "exact":

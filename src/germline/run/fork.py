@@ -22,7 +22,7 @@ def fork(
 ) -> Spec:
     """Begin a run with the first generations of another, and other settings from there on."""
     with Store.open(source) as old:
-        given = [specs.read(source / "spec.toml", changed) for changed in ({}, changes)]
+        given = [specs.of_run(source, changed) for changed in ({}, changes)]
         if given[0].algorithm["name"] != given[1].algorithm["name"]:
             raise InputError("algorithm.name: a fork keeps the algorithm of its origin")
         before, after = (specs.resolve(spec, trust=trust) for spec in given)

@@ -1,6 +1,6 @@
 """What a run is about and where it stands, in a few words."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,9 +18,14 @@ class State(NamedTuple):
     to_go: ToGo | None
 
 
+def environment_field(settings: Collection[str]) -> str | None:
+    """Which of a task's settings names its environment: id or game, None if it has neither."""
+    return next((name for name in ("id", "game") if name in settings), None)
+
+
 def subject(task: Mapping[str, Any]) -> str:
     """What a task is about: its environment or game if it has one, else its own name."""
-    return str(task.get("id") or task.get("game") or task["name"])
+    return str(task[environment_field([name for name in task if task[name]]) or "name"])
 
 
 def state(

@@ -46,7 +46,7 @@ def prune(
     if target.exists() or target.is_symlink():
         raise InputError(f"{target}: is there already; choose another folder with --out")
     with Store.open(source) as whole, whole.snapshot():
-        resolved = specs.resolve(specs.read(source / "spec.toml"), trust=trust)
+        resolved = specs.resolve(specs.of_run(source), trust=trust)
         finished = whole.totals().generations
         if not finished:
             raise InputError(f"{source}: cannot be pruned: no generation is finished")
@@ -57,7 +57,7 @@ def prune(
         names = {genome.id for state in states.values() for genome in genomes(state)}
         names |= {report.champion for report in whole.reports()}
         with _draft(target) as draft:
-            spec = handover.spec(specs.read(source / "spec.toml"), include)
+            spec = handover.spec(specs.of_run(source), include)
             text = specs.to_toml(spec).encode()
             with Store.create(draft, whole.policy, whole.run, text) as copy:
                 copy.copy_pruned(whole, mark, sorted(names))

@@ -16,7 +16,7 @@ from germline.run.store import Store
 def recall(folder: Path, name: str, *, trust: bool = False) -> GenomeFile:
     """Rebuild an individual by its id (16 hex digits)."""
     with Store.open(folder) as store:
-        resolved = specs.resolve(specs.read(folder / "spec.toml"), trust=trust)
+        resolved = specs.resolve(specs.of_run(folder), trust=trust)
         genome, problem = store.genome(name), resolved.problem
         weights = normaliser = None
         if isinstance(genome.root, Snapshot) or progress.normalises(store.policy):

@@ -157,6 +157,11 @@ def read(
         raise InputError(f"{source}: {error}") from None
 
 
+def of_run(folder: Path, overrides: Mapping[str, Any] | None = None) -> Spec:
+    """Read the spec in the folder of a run."""
+    return read(folder / "spec.toml", overrides)
+
+
 def parse(values: Mapping[str, Any], overrides: Mapping[str, Any] | None = None) -> Spec:
     """Check what was written; names of tasks, policies and algorithms are looked at later."""
     values = override(values, _without_meaning(overrides or {}) | dict(overrides or {}))
@@ -261,12 +266,12 @@ def _with_steps(spec: Spec, policy: Any, algorithm: Any) -> Any:  # noqa: ANN401
     """A network with steps for exact arithmetic, if it has none: they follow from the mutations."""
     if getattr(policy, "steps", None) is not None:
         return policy
-    from germline import policies
+    from germline import operators, policies
 
     sigma = getattr(algorithm, "sigma", 0.002)
     largest = sigma if isinstance(sigma, float) else max(sigma.start, sigma.end)
     # What is drawn anew does not grow with age.
-    anew = getattr(algorithm, "operator", "").startswith(("renew", "grow"))
+    anew = operators.draws_anew(getattr(algorithm, "operator", ""))
     return policies.exact(policy, sigma=largest, genes=1 if anew else spec.lineage)
 
 

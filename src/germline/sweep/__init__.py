@@ -13,13 +13,11 @@ The modules in reading order:
     figure   lines and bands as an SVG
 """
 
-import os
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from germline import api, disk, evaluate
-from germline.child import WORKER
+from germline import api, disk
 from germline.errors import InputError
 from germline.sweep import curves, file, plan
 from germline.sweep import folder as folders
@@ -51,7 +49,7 @@ class Sweep:
             cell.name: [
                 api.Run(place, trust=self.trust)
                 for seed in self.manifest.seeds
-                if ((place := self.folder / cell.name / f"seed-{seed}") / "run.db").exists()
+                if ((place := plan.folder_of(self.folder, cell.name, seed)) / "run.db").exists()
             ]
             for cell in self.manifest.cells
         }
@@ -90,8 +88,7 @@ def run(
     given; `jobs` runs are done at once, with a share of the workers each. `listener` is called with
     every `Result`. `trust` allows specs to import modules.
     """
-    if WORKER in os.environ or evaluate.loading:
-        raise InputError('put germline.sweep.run under: if __name__ == "__main__"')
+    api.refuse_import("germline.sweep.run")
     folder = place(source, out)
     made = planned(source, changes, trust=trust)
     failed = evolve(folder, made, count=jobs, trust=trust, listener=listener)

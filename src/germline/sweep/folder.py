@@ -6,7 +6,6 @@ CELL/seed-N           a run
 table.csv, figure.svg what they come to
 """
 
-import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +19,8 @@ from germline.errors import InputError, explain
 from germline.genome import Uint32
 from germline.run import database, loop, stop
 from germline.run import spec as specs
-from germline.run.spec import Spec, Title
+from germline.run.difference import FREE, difference
+from germline.run.spec import Title
 from germline.run.stop import Totals
 from germline.run.store import Store
 from germline.sweep import file
@@ -129,7 +129,7 @@ def held(folder: Path) -> Iterator[None]:
 
 def standing(folder: Path) -> Standing:
     """How far the run in a folder is, by its own spec."""
-    return _standing(folder, specs.read(folder / "spec.toml").stop)
+    return _standing(folder, specs.of_run(folder).stop)
 
 
 def found(job: Job) -> Standing | None:
@@ -142,13 +142,13 @@ def found(job: Job) -> Standing | None:
         if folder.is_dir() and database.has_strangers(folder):
             raise InputError(f"{folder}: has other files in it, but no run; move them away")
         return None
-    there, expected = (_plain(s) for s in (specs.read(folder / "spec.toml"), job.resolved.spec))
-    for name in {**expected, **there}:
-        if name not in ("name", "stop", "backend") and there.get(name) != expected.get(name):
-            raise AnotherRunError(
-                f"{folder}: was begun with another {_difference(name, there, expected)}; "
-                "undo that change of the sweep, or choose another folder with --out"
-            )
+    there = specs.of_run(folder)
+    if other := difference(there, job.resolved.spec, ("name", *FREE)):
+        name = other.field if other.table is None else f"{other.table}.{other.field}"
+        raise AnotherRunError(
+            f"{folder}: was begun with another {name}, {other.there}, not {other.wanted}; "
+            "undo that change of the sweep, or choose another folder with --out"
+        )
     rules = job.resolved.spec.stop
     standing = _standing(folder, rules)
     for report, totals in standing.history[:-1]:
@@ -168,11 +168,11 @@ def go_on(job: Job) -> None:
     """Keep stop rules and the backend, where they are others than those a run was begun with."""
     if not (job.folder / "run.db").exists():
         return
-    spec = specs.read(job.folder / "spec.toml")
+    spec = specs.of_run(job.folder)
     wanted = msgspec.structs.replace(
         spec, stop=job.resolved.spec.stop, backend=job.resolved.spec.backend
     )
-    if _plain(wanted) != _plain(spec):
+    if difference(spec, wanted, free=()):
         with Store.open(job.folder, write=True):
             loop.write_spec(job.folder, wanted)
 
@@ -182,20 +182,6 @@ def _standing(folder: Path, rules: stop.Stop) -> Standing:
         history, totals = store.progress(), store.totals()
     reason = stop.met(rules, *history[-1]) if history else None
     return Standing(history, totals, reason or stop.overspent(rules, totals))
-
-
-def _plain(spec: Spec) -> dict[str, Any]:
-    """A spec by way of TOML, which knows lists alone."""
-    return tomllib.loads(specs.to_toml(spec))
-
-
-def _difference(name: str, there: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
-    """The first setting that differs, in words."""
-    old, new = there.get(name), expected.get(name)
-    if isinstance(old, dict) and isinstance(new, dict):
-        field = next(k for k in {**new, **old} if old.get(k) != new.get(k))
-        return f"{name}.{field}, {old.get(field)}, not {new.get(field)}"
-    return f"{name}, {old}, not {new}"
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -59,7 +59,7 @@ class Plan:
             Job(
                 cell.name,
                 seed,
-                folder / cell.name / f"seed-{seed}",
+                folder_of(folder, cell.name, seed),
                 dataclasses.replace(
                     cell.resolved, spec=msgspec.structs.replace(cell.resolved.spec, seed=seed)
                 ),
@@ -67,6 +67,11 @@ class Plan:
             for seed in self.seeds
             for cell in self.cells
         ]
+
+
+def folder_of(sweep: Path, cell: str, seed: int) -> Path:
+    """The folder of a run, in that of its sweep."""
+    return sweep / cell / f"seed-{seed}"
 
 
 def seeds_of(given: Written) -> tuple[int, ...]:
@@ -163,10 +168,12 @@ def _spec(spec: str | Table, changes: Mapping[str, Any]) -> Spec:
 def _env_field(spec: str | Table, common: Table) -> str:
     """The field of the task that says what is played."""
     read = _spec(spec, {})
-    for field in ("id", "game"):
-        if field in read.task or f"task.{field}" in common:
-            return f"task.{field}"
-    raise InputError(f"envs: the task {read.task['name']} of {read.name} has neither id nor game")
+    said = [name.removeprefix("task.") for name in common if name.startswith("task.")]
+    field = outline.environment_field([*read.task, *said])
+    if field is None:
+        task = read.task["name"]
+        raise InputError(f"envs: the task {task} of {read.name} has neither id nor game")
+    return f"task.{field}"
 
 
 def _short(names: Sequence[str]) -> dict[str, str]:

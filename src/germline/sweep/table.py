@@ -12,6 +12,7 @@ from germline.errors import InputError
 from germline.run.stop import Totals
 from germline.sweep import folder as folders
 from germline.sweep.folder import History, Listed, Manifest
+from germline.sweep.plan import folder_of
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -52,7 +53,7 @@ def gather(folder: Path, manifest: Manifest) -> list[Runs]:
         histories, totals = {}, {}
         for seed in manifest.seeds:
             try:
-                standing = folders.standing(folder / cell.name / f"seed-{seed}")
+                standing = folders.standing(folder_of(folder, cell.name, seed))
             except InputError:
                 continue
             if standing.reason is not None:

@@ -9,6 +9,7 @@ import jax
 from germline.decode import Decoder, Recipe
 from germline.files import Arithmetic
 from germline.genome import Genome
+from germline.operators import is_lowrank
 from germline.policies.building import alone, build
 from germline.policies.normalisation import Context
 from germline.policies.protocols import Network, Policy, PolicySpec
@@ -57,7 +58,7 @@ class Players:
     def shares(self, number: int) -> bool:
         """Whether an individual shares products: with siblings, if it was born by a low rank."""
         genes = self.genomes[number].genes
-        return self.siblings > 0 and bool(genes) and genes[-1].operator.startswith("lowrank")
+        return self.siblings > 0 and bool(genes) and is_lowrank(genes[-1].operator)
 
     def group(self, number: int) -> object:
         """What those who can be played by one `together` have in common."""

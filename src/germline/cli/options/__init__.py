@@ -43,6 +43,9 @@ Include = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object per generation.")]
+Plain = Annotated[bool, typer.Option("--plain", help="One line per generation, as in a pipe.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing, unless it is stopped.")]
 
 Backend = Annotated[
     str | None,
@@ -158,6 +161,11 @@ def changes(
         "audit": audit,
     }
     return pairs(given or []) | {f"backend.{k}": v for k, v in engine.items() if v is not None}
+
+
+def trusted(trust: bool) -> str:
+    """What a command to copy ends with, if it is to trust."""
+    return " --trust" if trust else ""
 
 
 def pairs(given: list[str]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from germline.errors import InputError
 
 if TYPE_CHECKING:
     from germline.files import GenomeFile
+    from germline.layout import Layout
 
 Where = Annotated[
     str,
@@ -42,14 +43,12 @@ class Individual(NamedTuple):
 
 def find(where: str, *, trust: bool) -> Individual:
     """Read the file, or rebuild the individual from its run."""
-    from germline.cli import genome
-
     found = _of_run(where, trust=trust)
     if found is not None:
         return found
     if Path(where).is_dir():
         raise InputError(f"{where}: is a folder without a run; see germline runs")
-    return Individual(genome.load(Path(where))[0], ())
+    return Individual(read(Path(where))[0], ())
 
 
 def load(where: str, env: str | None, imports: Sequence[str], *, trust: bool) -> Individual:
@@ -73,6 +72,35 @@ def load(where: str, env: str | None, imports: Sequence[str], *, trust: bool) ->
     except InputError as error:
         raise InputError(str(error) if where in str(error) else f"{where}: {error}") from None
     return found
+
+
+def read(path: Path) -> "tuple[GenomeFile, Layout]":
+    """A genome file and its layout, once everything in it fits together."""
+    from germline import files, operators, policies
+
+    if (path / "run.db").exists():
+        raise InputError(
+            f"{path}: is a run; write its champion with: germline export genome {path}"
+        )
+    source = files.read(path)
+    try:
+        policy = source.genome.policy
+        layout = policies.layout_of(policy)
+        if source.arithmetic == "exact" and "steps" not in policy.settings:
+            raise InputError(f"arithmetic: exact needs the steps and shifts of {policy.name}")
+        for operator in {gene.operator for gene in source.genome.genes}:
+            operators.check(operators.parse(operator), layout)
+        if source.weights is not None and len(source.weights) != 4 * layout.size:
+            found = len(source.weights) // 4
+            raise InputError(f"root: has {found:,} weights; the layout has {layout.size:,}")
+    except InputError as error:
+        raise InputError(about(path, error)) from None
+    return source, layout
+
+
+def about(path: Path, error: Exception) -> str:
+    """The message of an error, with the file it is about."""
+    return str(error) if str(error).startswith(f"{path}: ") else f"{path}: {error}"
 
 
 def _of_run(where: str, *, trust: bool) -> Individual | None:

@@ -1,12 +1,13 @@
 """How commands speak: lines, tables and JSON; names in them are data and steer no terminal.
 
-numbers      numbers, counts and times as people read them
-charts       numbers over time as text
-costs        what a run costs, in words
-progress     what is seen of a run while it works
-films        episodes as files
-screens      episodes in a window, in the terminal, as lines
-tensorboard  a run for TensorBoard
+numbers         numbers, counts and times as people read them
+charts          numbers over time as text
+costs           what a run costs, in words
+progress        what is seen of a run while it works
+sweep_progress  what is seen of a sweep
+films           episodes as files
+screens         episodes in a window, in the terminal, as lines
+tensorboard     a run for TensorBoard
 """
 
 import os

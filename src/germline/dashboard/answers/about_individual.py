@@ -103,7 +103,7 @@ def individual(view: View, start: str) -> schema.Individual:
         failures[0] if failures else None,
         view.index.children(who),
         read,
-        about_run.unplayable(specs.read(view.store.folder / "spec.toml")),
+        about_run.unplayable(specs.of_run(view.store.folder)),
     )
 
 
@@ -126,7 +126,7 @@ def _episodes(result: Evaluation) -> list[schema.Episode]:
 
 def cards(view: View, count: int) -> list[schema.Card]:
     """The best champions of a run, each once, with the score it was last chosen by."""
-    spec = specs.read(view.store.folder / "spec.toml")
+    spec = specs.of_run(view.store.folder)
     champions = {report.champion: report for report, _ in view.progress}
     best = sorted(champions.values(), key=lambda report: -report.elite)[:count]
     return [

@@ -34,7 +34,7 @@ def run(view: View) -> schema.Run:
 
 
 def _facts(view: View) -> dict[str, Any]:
-    spec = specs.read(view.store.folder / "spec.toml")
+    spec = specs.of_run(view.store.folder)
     progress, totals = view.progress, view.store.totals(view.progress)
     state = outline.state(view.store.folder, spec.stop, progress, totals)
     elites = [report.elite for report, _ in progress]
@@ -58,7 +58,7 @@ def _facts(view: View) -> dict[str, Any]:
         "seconds_to_go": state.to_go and state.to_go.seconds,
         "cost_to_go": state.to_go and state.to_go.cost,
         "pruned": view.whole or None,
-        "playable": unplayable(spec),
+        "unplayable": unplayable(spec),
         "sparkline": [elites[i] for i in thinned(len(elites), SPARKS)],
     }
 

@@ -15,7 +15,7 @@ Numbers = list[Number]
 class Row:
     """A run in a line of the table; one that cannot be read has an `error` and nothing else.
 
-    `best` is the highest score a champion ever had, `elite` that of the present one; `playable`
+    `best` is the highest score a champion ever had, `elite` that of the present one; `unplayable`
     says why its individuals cannot be played here, None if they can.
     """
 
@@ -43,7 +43,7 @@ class Row:
     seconds_to_go: Number = None
     cost_to_go: Number = None
     pruned: int | None = None
-    playable: str | None = None
+    unplayable: str | None = None
     sparkline: Sequence[Number] = ()
 
 
@@ -204,7 +204,7 @@ class Individual:
     failure: str | None
     children: int
     read: float
-    playable: str | None
+    unplayable: str | None
 
 
 @dataclass(frozen=True)
@@ -229,7 +229,7 @@ class Card:
     generation: int
     elite: Number
     genes: int
-    playable: str | None
+    unplayable: str | None
 
 
 @dataclass(frozen=True)

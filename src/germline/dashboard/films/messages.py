@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-PICTURES = 20_000  # of a film, at most
+PICTURES = 20_000  # of a film, at most; the page asks for as many
 
 
 class Film(msgspec.Struct, frozen=True, tag=True):

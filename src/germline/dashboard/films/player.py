@@ -109,10 +109,9 @@ def _weights(request: WeightsOf) -> Digest:
 
 def _genome(request: Genome) -> Export:
     from germline import files
-    from germline.genome import Snapshot
 
     file = _recalled(request.folder, request.id)
-    ending = ".safetensors" if isinstance(file.genome.root, Snapshot) else ".json"
+    ending = files.ending(file)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"genome{ending}"
         files.write(path, file)

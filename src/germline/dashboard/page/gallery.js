@@ -66,9 +66,9 @@ function filmQueue(signal) {
 
 function cardOf(card, queue, watch, signal) {
   const name = `${card.task}, score ${figure(card.elite)}`;
-  const screen = card.playable ? el("p", { class: "note", text: card.playable })
+  const screen = card.unplayable ? el("p", { class: "note", text: card.unplayable })
     : el("canvas", { role: "img", "aria-label": `Film: ${name}`, width: 320, height: 240 });
-  const play = card.playable ? null : el("button", { class: "small" });
+  const play = card.unplayable ? null : el("button", { class: "small" });
   const state = el("p", { class: "quiet" });
   const item = el("li", { class: "card" }, screen,
     el("h2", {}, idLink(card.run, card.id)),

@@ -68,8 +68,8 @@ export async function showIndividual(main, [key, , asked], signal) {
 
   function filmOf() {
     const path = filmPath(key, id);
-    if (one.playable || !available(path)) {
-      const text = one.playable ?? "Its film is not part of the exported page.";
+    if (one.unplayable || !available(path)) {
+      const text = one.unplayable ?? "Its film is not part of the exported page.";
       return el("p", { class: "note", text });
     }
     const parent = one.parent && (!answers || available(filmPath(key, one.parent)));

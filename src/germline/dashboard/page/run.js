@@ -117,7 +117,7 @@ function factsOf(run) {
     ["Cost", run.cost ? money(run.cost) : null],
     ["Cost to go", run.cost_to_go ? `about ${money(run.cost_to_go)}` : null],
     ["Pruned", run.pruned === null ? null : `before generation ${whole(run.pruned)}`],
-    ["Playing", run.playable],
+    ["Playing", run.unplayable],
   ];
 }
 
