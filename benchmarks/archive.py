@@ -25,7 +25,8 @@ from germline import algorithms, policies, presets
 from germline.algorithms import archive
 from germline.algorithms.archive import Archive, Rows
 from germline.backends import Processes
-from germline.evaluate import BlobCache, Evaluator
+from germline.blobs import BlobCache
+from germline.evaluate import Evaluator
 from germline.messages import Evaluation, Key
 from germline.run import loop
 from germline.run import spec as specs

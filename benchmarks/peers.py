@@ -84,7 +84,8 @@ def germline(hidden: list[int], seed: int) -> Rates:
     from germline import algorithms, policies, xla
 
     xla.keep_compiled()
-    from germline.evaluate import BlobCache, Evaluator
+    from germline.blobs import BlobCache
+    from germline.evaluate import Evaluator
     from germline.files import TaskRef
     from germline.messages import Key, Problem, Request
 

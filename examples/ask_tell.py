@@ -4,7 +4,8 @@ python examples/ask_tell.py
 """
 
 from germline import algorithms, policies
-from germline.evaluate import BlobCache, Evaluator
+from germline.blobs import BlobCache
+from germline.evaluate import Evaluator
 from germline.files import TaskRef
 from germline.messages import Problem
 
