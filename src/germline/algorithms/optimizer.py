@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import optax
 
-from germline.errors import InputError, shorten
+from germline.errors import InputError, told
 from germline.settings import nearest
 
 Options = dict[str, bool | int | float]
@@ -64,8 +64,7 @@ def _made(
             _, memory = made.update(np.ones(2, np.float32), memory, np.zeros(2, np.float32))
             _ = [_packed(leaf) for leaf in jax.tree.leaves(memory)]
     except Exception as error:
-        reason = shorten(f"{type(error).__name__}: {error}")
-        raise InputError(f"optimizer: optax.{name} cannot be made: {reason}") from None
+        raise InputError(f"optimizer: optax.{name} cannot be made: {told(error)}") from None
     if not isinstance(made, optax.GradientTransformation):
         raise InputError(f"optimizer: optax.{name} is not an optimizer")
     return made

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from germline import child, xla
-from germline.child import WORKER, without_secrets
+from germline import child
 from germline.dashboard.films import messages
 from germline.dashboard.films.messages import (
     Answer,
@@ -44,13 +43,8 @@ class Player:
 
     def __init__(self) -> None:
         self.folder = tempfile.TemporaryDirectory(prefix="germline-", ignore_cleanup_errors=True)
-        own = {"JAX_PLATFORMS": "cpu", "TMPDIR": self.folder.name, WORKER: "1"}
-        environment = {
-            **xla.cache_settings(),
-            **without_secrets(),
-            **xla.single_threaded(),
-            **own,
-        }
+        own = {"TMPDIR": self.folder.name, child.WORKER: "1"}
+        environment = {**child.environment_on("cpu", exact=False), **own}
         self.process, self.pipe = child.start("germline.dashboard.films.player", environment)
         self.ready = False
 
