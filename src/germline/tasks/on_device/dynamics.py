@@ -1,6 +1,6 @@
 """What an environment on the device is: pure functions, for one episode, to be mapped over many.
 
-Time limits are not its business: they are kept by `rollout`.
+It says what its time limit is; `rollout` keeps it.
 """
 
 from typing import Any, Protocol
