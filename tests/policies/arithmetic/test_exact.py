@@ -304,10 +304,8 @@ class TestScales:
             policies.reference("mlp", policies.make("mlp", NETWORKS[name] | extra))
 
     def test_what_has_no_exact_arithmetic_says_so(self):
-        with pytest.raises(
-            InputError,
-            match="policy gru: has no exact arithmetic; conv, dqn, ensemble, memory, mlp have",
-        ):
+        have = "conv, dqn, ensemble, memory, mlp"
+        with pytest.raises(InputError, match=f"policy gru: has no exact arithmetic; {have} have"):
             policies.exact(policies.make("gru", {}))
         with pytest.raises(InputError, match="normalise: has no exact arithmetic"):
             policies.exact(policies.make("mlp", {"normalise": "observations"}))
