@@ -1,5 +1,6 @@
 """Every setting that can be written is on a page."""
 
+import re
 from pathlib import Path
 
 import msgspec
@@ -7,7 +8,9 @@ import pytest
 
 from germline import algorithms, policies, tasks
 from germline.backends import registry
+from germline.operators import SPELLINGS
 from germline.run.spec import Engine, Spec, Stop
+from samples import OPERATORS
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 
@@ -64,6 +67,13 @@ ADDRESSES = [*registry.ALONE, *(s + "://" for kind in registry.ENGINES for s in 
 @pytest.mark.parametrize("page", ["clusters.md", "commands.md"])
 def test_every_engine_is_named(page, name):
     assert f"`{name}" in (DOCS / page).read_text()
+
+
+@pytest.mark.parametrize("name", sorted({text.partition(":")[0] for text in OPERATORS}))
+def test_every_operator_is_named(name):
+    for page in ("genome.md", "glossary.md"):
+        assert re.search(rf"`{name}[`:]", (DOCS / page).read_text()), page
+    assert re.search(rf"\b{name}\b", SPELLINGS)
 
 
 def test_tasks_that_are_environments_themselves_are_listed():

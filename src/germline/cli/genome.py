@@ -80,7 +80,9 @@ def mutate(
     sigma: Annotated[float, typer.Option(help="The size of the mutation.")] = 0.002,
     operator: Annotated[
         str,
-        typer.Option(help="Such as gaussian, block:layer, renew:head, grow, sparse:P, lowrank:R."),
+        typer.Option(
+            help="Such as gaussian, block:layer, renew:head, grow, sparse:P, lowrank:R.",
+        ),
     ] = "gaussian",
     seed: Seed = None,
     out: Out = None,
