@@ -14,6 +14,7 @@ from safetensors.numpy import save_file
 
 from commands import content, refused
 from germline import blobs, files, policies
+from germline.backends import registry
 from germline.files import GenomeFile, TaskRef
 from germline.genome import Birth, Gene, Genome, Snapshot
 from germline.run import database
@@ -377,7 +378,7 @@ RUNS = {
     "resume another rule": ("resume run --set stop.scroe=1", "did you mean score"),
     "resume another engine": (
         "resume cart --set backend.name=dask",
-        "there are serial, processes, ray",
+        f"there are {', '.join(registry.ALONE)}",
     ),
     "resume at an address": ("resume cart --backend grpc://0.0.0.0", "others can reach this addre"),
     "resume without a token": (

@@ -8,6 +8,7 @@ import pytest
 
 from germline import algorithms, policies, tasks
 from germline.backends import registry
+from germline.cli.options import Backend
 from germline.operators import SPELLINGS
 from germline.run.spec import Engine, Spec, Stop
 from samples import OPERATORS
@@ -67,6 +68,14 @@ ADDRESSES = [*registry.ALONE, *(s + "://" for kind in registry.ENGINES for s in 
 @pytest.mark.parametrize("page", ["clusters.md", "commands.md"])
 def test_every_engine_is_named(page, name):
     assert f"`{name}" in (DOCS / page).read_text()
+
+
+@pytest.mark.parametrize("name", registry.ALONE)
+def test_every_engine_with_a_name_of_its_own_is_a_setting(name):
+    (row,) = re.findall(r"^\| `backend\.name` \|.*", (DOCS / "runs.md").read_text(), re.M)
+    assert f'`"{name}"`' in row
+    (about,) = Backend.__metadata__
+    assert name in about.metavar.split("|")
 
 
 @pytest.mark.parametrize("name", sorted({text.partition(":")[0] for text in OPERATORS}))
