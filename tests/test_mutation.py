@@ -50,6 +50,7 @@ def test_every_operator_is_the_reference(birth, seed, sigma, pair):
     assert (bits(fast(theta, gene, layout)) == bits(reference.mutate(theta, gene, layout))).all()
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(seeds, sigmas, st.sampled_from(PAIRS))
 def test_every_operator_is_the_reference_without_jit(seed, sigma, pair):

@@ -88,6 +88,7 @@ def test_everything_is_in_the_json(germline, tiny):
     assert found["paper"] == paper.TABLE["frostbite"]._asdict()
 
 
+@pytest.mark.slow
 def test_a_larger_budget_goes_on_and_a_quiet_one_says_the_outcome_alone(
     germline, tiny, monkeypatch
 ):
@@ -177,6 +178,7 @@ def made(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_the_protocol_is_200_episodes_and_the_row_of_the_game(germline, made):
     given = ("eval", made / "frostbite", "--workers", 1, "--seed", 3)
     plain = json.loads(ok(germline(*given, "--episodes", SIZE, "--json")))

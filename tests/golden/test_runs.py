@@ -17,10 +17,10 @@ ENGINES = {
     "processes": lambda: Processes(2),
     "as on an accelerator": lambda: Processes(2, together=True, slots=8),
 }
-PATIENT = [pytest.param(name, marks=pytest.mark.slow) for name in ("serial", "processes")]
 
 
-@pytest.mark.parametrize("engine", [*PATIENT, "as on an accelerator"])
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("golden", RUNS, ids=lambda golden: golden["spec"])
 def test_the_digest_of_a_run_is_golden(golden, engine, tmp_path):
     resolved = specs.resolve(specs.read(HERE / golden["spec"]))

@@ -55,6 +55,7 @@ def test_small_roots_are_pinned(eggs):
     assert {egg.root.format: egg.root.sha256 for egg in eggs} == PINNED
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(st.integers(0, 1), st.lists(genes(PLAIN), max_size=5), st.data())
 def test_prefix_law(eggs, number, lineage, data):

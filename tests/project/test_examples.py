@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = {path.stem: path for path in sorted((ROOT / "examples").glob("*.py"))}
 
 
-@pytest.mark.parametrize("example", patient(EXAMPLES, {"train"}))
+@pytest.mark.parametrize("example", patient(EXAMPLES, {"ask_tell", "own_policy", "train"}))
 def test_example(example, tmp_path):
     command = [sys.executable, EXAMPLES[example]]
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)

@@ -231,6 +231,7 @@ def count(folder):
         return db.execute("SELECT count(*) FROM evaluations").fetchone()[0]
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_from_its_last_arrival(tmp_path, notes):
     folder = begin(tmp_path / "run", spec({"stop.generations": 30}))
     command = [sys.executable, "-m", "germline", "resume", str(folder), "--trust", "-q"]

@@ -349,6 +349,7 @@ def test_a_return_depends_on_the_genome_and_the_seed_alone():
         assert task.play(players, mates)[1::3] == alone
 
 
+@pytest.mark.slow
 def test_siblings_play_the_same_in_any_company():
     players = small_players("float32", siblings=4, count=6)
     task = Atari("frostbite")
@@ -371,6 +372,7 @@ print(task.play(small_players(), [Episode(2, seed, 150) for seed in range(3)]))
 """
 
 
+@pytest.mark.slow
 def test_threads_change_nothing():
     answers = set()
     for flags in ("", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"):

@@ -177,6 +177,7 @@ print(len(jax.local_devices()), runs.run(Path(sys.argv[1]), runs.small(changes))
 """
 
 
+@pytest.mark.slow
 def test_a_run_on_eight_devices_is_the_run_on_one(tmp_path):
     support = str(Path(__file__).parents[2] / "support")
     found = {}

@@ -143,7 +143,7 @@ def note(turn, ended, failed=None, lost=None):
 
 
 @pytest.mark.parametrize(
-    "name", patient(CASES, {"binary actions", "scalar actions", "whole actions"})
+    "name", patient(CASES, {"a user's module", "binary actions", "scalar actions", "whole actions"})
 )
 def test_everyone_does_as_if_alone(name):
     ground = Playground(*CASES[name])
