@@ -352,7 +352,7 @@ def test_nothing_is_left_when_it_is_closed(engine, tmp_path):
     import os
 
     before = set(children(os.getpid()))
-    host = engine.host("--max-idle", "1")
+    host = engine.host("--max-idle", "10")  # so that it waits for a run that begins slowly
     with Running(tmp_path / "run", small(), engine.backend()) as running:
         running.digest()
     with Store.open(tmp_path / "run") as store:
