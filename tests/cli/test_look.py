@@ -21,7 +21,7 @@ from safetensors.numpy import load_file
 from commands import ok
 from germline import files, paper, presets
 from germline.algorithms.protocols import Report
-from germline.cli import app
+from germline.cli import app, envs
 from germline.run import database
 from germline.run import spec as specs
 from germline.run.store import Store
@@ -238,6 +238,7 @@ def test_environments_are_listed_with_what_they_need(germline):
     assert ("CartPole-v0", "gym", None) not in tasks  # an older version of the same
     own = [row["id"] for row in rows if row["origin"] == "germline"]
     assert own == [row["task"] for row in rows[: len(own)]]
+    assert own == [row["id"] for row in envs._own()] == sorted(own)
     assert {"bandit", "maze", "memorize", "saccade"} <= set(own)
     few = json.loads(ok(germline("envs", "cartpole", "--json")))
     assert few == [row for row in rows if "cartpole" in row["id"].lower()]
