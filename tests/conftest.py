@@ -31,6 +31,15 @@ def forgotten():
         jax.clear_caches()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def ended():
+    """After the last test, end the servers that tests have used in turn."""
+    yield
+    for name in ("servers", "ray_cluster"):
+        if module := sys.modules.get(name):
+            module.end_shared()
+
+
 @pytest.fixture
 def germline(capsys):
     """The command line inside this process, which is quick: its exit code, output and error."""

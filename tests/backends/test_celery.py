@@ -45,10 +45,9 @@ BROKERS = {"redis": servers.redis, "rabbitmq": servers.rabbitmq}
 LEASE = 3.0
 
 
-@pytest.fixture(scope="module", params=BROKERS)
+@pytest.fixture(params=BROKERS)
 def server(request):
-    with BROKERS[request.param]() as started:
-        yield started
+    return servers.shared(BROKERS[request.param])
 
 
 def requests(count, run="run", generation=0):
@@ -421,24 +420,41 @@ def test_a_host_that_computes_otherwise_is_refused(server):
         assert not backend.workers()
 
 
+class Interrupted:
+    """A master whose broker is gone after twenty results, and comes back without its data.
+
+    What the master had received before is given like any other result.
+    """
+
+    def __init__(self, backend, server):
+        self.backend, self.server = backend, server
+        self.given, self.gone = 0, False
+
+    def __getattr__(self, name):
+        return getattr(self.backend, name)
+
+    def results(self, timeout):
+        for event in self.backend.results(timeout):
+            self.given += 1
+            yield event
+        if self.given >= 20 and not self.gone:
+            self.gone = True
+            self.server.kill()
+            while self.backend.workers():
+                yield from self.backend.results(0)
+            if "--appendonly" in self.server.command:
+                self.server.command[self.server.command.index("--appendonly") + 1] = "no"
+            self.server.start()
+
+
 @pytest.mark.system
 @pytest.mark.parametrize("kind", BROKERS)
 def test_a_broker_may_go_and_come_back_without_its_data(kind):
     batch = requests(300)
     with BROKERS[kind]() as server, master(server.url) as backend, Host(server.url):
-        found, gone = set(), False
-        for some in Dispatcher(backend).run(batch):
-            found |= {result.key for result in some}
-            if len(found) >= 20 and not gone:
-                gone = True
-                server.kill()
-                assert list(backend.results(0)) == []
-                assert not backend.workers()
-                if kind == "redis":
-                    server.command[server.command.index("--appendonly") + 1] = "no"
-                server.start()
-        assert gone
-        assert found == keys_of(batch)
+        interrupted = Interrupted(backend, server)
+        assert evaluate(interrupted, batch) == keys_of(batch)
+        assert interrupted.gone
 
 
 @pytest.mark.system

@@ -4,11 +4,13 @@ import os
 import subprocess
 import sys
 import tempfile
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 import engines
+import ray_cluster
 import servers
 from conformance.test_backends import RUNS, resolved
 from conformance.test_engines import LONG, serial_digest, small
@@ -85,7 +87,7 @@ def test_a_host_that_was_frozen_joins_again(tmp_path):
 def test_a_cluster_is_reached_from_outside(tmp_path):
     run = resolved(RUNS["es on a function"])
     port = servers.free_port()
-    with RayCluster(ray_client_server_port=port) as cluster:
+    with closing(RayCluster(ray_client_server_port=port)) as made, made as cluster:
         cluster.add(1)
         wanted = serial_digest(tmp_path / "serial", run)
         backend = Ray(Address("ray", "127.0.0.1", port), trust=True)
@@ -95,7 +97,7 @@ def test_a_cluster_is_reached_from_outside(tmp_path):
 
 def test_only_so_many_cores_are_used():
     run = resolved(RUNS["es on a function"])
-    with RayCluster() as cluster, Ray(workers=3, trust=True) as backend:
+    with ray_cluster.shared() as cluster, Ray(workers=3, trust=True) as backend:
         cluster.add(2)
         cluster.add(2)
         cluster.add(1)
@@ -119,7 +121,7 @@ def test_evaluating_processes_do_not_know_the_token():
 def test_nodes_that_others_use_are_told_of_and_passed_over():
     run = resolved(RUNS["es on a function"])
     warnings = []
-    with RayCluster() as cluster:
+    with ray_cluster.shared() as cluster:
         cluster.add(2)
         cluster.add(2)
         with Ray(workers=2, trust=True) as first:
@@ -171,7 +173,7 @@ def test_other_forms_of_an_address(monkeypatch):
 
 
 def test_a_wrong_token_is_said_to_be_one(monkeypatch):
-    with RayCluster() as cluster:
+    with ray_cluster.shared() as cluster:
         cluster.add(1)
         monkeypatch.setenv("RAY_AUTH_TOKEN", "0" * 64)
         told = refusal_of(Ray())

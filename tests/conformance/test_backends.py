@@ -2,18 +2,22 @@
 
 import os
 import signal
+from contextlib import ExitStack
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
 
 import games  # noqa: F401 - registers its tasks
+from engines import until
 from germline.backends import Dispatcher, Processes, Serial
 from germline.errors import InputError
 from germline.messages import Evaluation, Failure, Lost
 from germline.run import loop
 from germline.run import spec as specs
 from germline.run.store import Store
-from networks import patient
 
 
 class Unreliable(Serial):
@@ -46,8 +50,6 @@ BACKENDS = {
     "four processes": lambda: Processes(4, trust=True),
     "unreliable": Unreliable,
 }
-OTHERS = [name for name in BACKENDS if name != "serial"]
-PATIENT = {"one process", "four processes"}  # as two, and slower
 
 RUNS = {
     "ga on the host": {
@@ -130,38 +132,71 @@ def digest(folder, values, backend, generations=3):
         return store.digest()
 
 
+@cache
+def serial_digest(name):
+    with TemporaryDirectory() as folder:
+        return digest(Path(folder) / "run", RUNS[name], Serial(trust=True))
+
+
+# Every run once by worker processes and once out of order; most numbers of workers once each.
+PAIRS = {
+    "two processes": ["ga on the host", "siblings in shared products", "es on the device"],
+    "unreliable": [name for name in RUNS if name not in ("Atari in integers", "ga on the device")],
+}
+PATIENT_PAIRS = {
+    "one process": ["Atari in integers", "es on a function"],
+    "two processes": ["random search with a recurrent policy"],
+    "four processes": ["Atari in integers", "ga on the device", "siblings in shared products"],
+    "unreliable": ["Atari in integers", "ga on the device"],
+}
+
+
+def cases():
+    for marks, pairs in (((), PAIRS), (pytest.mark.slow, PATIENT_PAIRS)):
+        for backend, names in pairs.items():
+            yield from (pytest.param(backend, name, marks=marks) for name in names)
+
+
+@pytest.mark.parametrize(("backend", "name"), [*cases()])
+def test_it_equals_the_serial_one(backend, name, tmp_path):
+    assert digest(tmp_path / "run", RUNS[name], BACKENDS[backend]()) == serial_digest(name)
+
+
+USUAL = pytest.mark.parametrize("backend", ["serial", "two processes", "unreliable"])
+
+
 @pytest.fixture(scope="module")
-def serial_digests(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("serial")
-    return {
-        name: digest(folder / str(number), values, Serial(trust=True))
-        for number, (name, values) in enumerate(RUNS.items())
-    }
+def begun():
+    """Backends that have opened `es on a function`, each for all tests that change nothing."""
+    run = resolved(RUNS["es on a function"])
+    with ExitStack() as stack:
 
+        @cache
+        def opened(name):
+            backend = stack.enter_context(BACKENDS[name]())
+            backend.open(run.problem)
+            return backend, run
 
-@pytest.mark.parametrize("name", patient(RUNS, {"Atari in integers", "ga on the device"}))
-@pytest.mark.parametrize("backend", patient(OTHERS, PATIENT))
-def test_it_equals_the_serial_one(backend, name, tmp_path, serial_digests):
-    assert digest(tmp_path / "run", RUNS[name], BACKENDS[backend]()) == serial_digests[name]
-
-
-@pytest.fixture(params=[name for name in BACKENDS if name not in PATIENT])
-def backend(request):
-    with BACKENDS[request.param]() as made:
-        yield made
+        yield opened
 
 
 def requests_of(run, seed=1):
     return run.algorithm.ask(run.algorithm.start(seed, run.problem.policy, "run"))
 
 
+def drained(backend):
+    """Its workers, once it has heard what there is to hear."""
+    list(backend.results(0))
+    return backend.workers()
+
+
 def answers(dispatcher, requests):
     return [answer for part in dispatcher.run(requests) for answer in part]
 
 
-def test_every_request_is_answered_once(backend):
-    run = resolved(RUNS["ga on the device"])
-    backend.open(run.problem)
+@USUAL
+def test_every_request_is_answered_once(begun, backend):
+    backend, run = begun(backend)
     requests = requests_of(run)
     dispatcher = Dispatcher(backend)
     for _ in range(2):
@@ -170,20 +205,22 @@ def test_every_request_is_answered_once(backend):
         assert all(isinstance(answer, Evaluation) for answer in found)
 
 
+@USUAL
 def test_an_individual_that_breaks_the_task_fails_alone(backend):
     run = resolved({**RUNS["es on a function"], "task": {"name": "brittle"}})
-    backend.open(run.problem)
-    found = answers(Dispatcher(backend), requests_of(run))
+    with BACKENDS[backend]() as made:
+        made.open(run.problem)
+        found = answers(Dispatcher(made), requests_of(run))
     failed = [answer for answer in found if isinstance(answer, Failure)]
     assert 0 < len(failed) < len(found)
     assert {answer.reason for answer in failed} == {"ZeroDivisionError: float division by zero"}
 
 
-def test_blobs_reach_whoever_needs_them(backend):
+@USUAL
+def test_blobs_reach_whoever_needs_them(begun, backend):
     """The second generation of ES plays around a centre that only a blob knows."""
-    run = resolved(RUNS["es on a function"])
+    backend, run = begun(backend)
     state = run.algorithm.start(1, run.problem.policy, "run")
-    backend.open(run.problem)
     dispatcher = Dispatcher(backend)
     for _ in range(2):
         found = answers(dispatcher, run.algorithm.ask(state))
@@ -193,13 +230,13 @@ def test_blobs_reach_whoever_needs_them(backend):
             backend.put(blob)
 
 
-def test_workers_are_told_of(backend):
-    run = resolved(RUNS["es on a function"])
-    backend.open(run.problem)
+@USUAL
+def test_workers_are_told_of(begun, backend):
+    backend, run = begun(backend)
     requests = requests_of(run)
     answers(Dispatcher(backend), requests)
     assert sum(worker.done for worker in backend.workers()) >= len(requests)
-    assert sum(worker.holds for worker in backend.workers()) == 0
+    until(lambda: not sum(worker.holds for worker in drained(backend)), "nothing is held")
 
 
 def test_code_is_not_imported_without_trust():
@@ -217,26 +254,14 @@ def test_a_worker_that_dies_or_freezes_is_replaced(number):
     run = resolved(RUNS["es on a function"] | {"task": {"name": "positive"}})
     with Processes(2, trust=True) as backend:
         backend.open(run.problem)
-        dispatcher = Dispatcher(backend, patience=20 if number == signal.SIGKILL else 8)
         requests = requests_of(run)
-        wanted = sorted(answers(dispatcher, requests), key=lambda a: a.key)
+        wanted = sorted(answers(Dispatcher(backend), requests), key=lambda a: a.key)
         before = {worker.name for worker in backend.workers()}
         os.kill(backend._workers[0].process.pid, number)
-        found = sorted(answers(dispatcher, requests), key=lambda a: a.key)
+        impatient = Dispatcher(backend, patience=4)
+        found = sorted(answers(impatient, requests), key=lambda a: a.key)
         assert [(a.key, a.returns) for a in found] == [(a.key, a.returns) for a in wanted]
         assert len({worker.name for worker in backend.workers()} - before) == 1
-
-
-def test_a_request_that_kills_its_workers_is_put_aside():
-    run = resolved({**RUNS["es on a function"], "task": {"name": "deadly"}})
-    with Processes(2, trust=True) as backend:
-        backend.open(run.problem)
-        found = answers(Dispatcher(backend, attempts=2), requests_of(run))
-    failed = [answer for answer in found if isinstance(answer, Failure)]
-    assert len(failed) == 1
-    assert failed[0].attempts == 2
-    assert "ended with code" in failed[0].reason
-    assert len(found) == 41
 
 
 def test_a_script_without_a_guard_can_use_processes(tmp_path):

@@ -13,7 +13,8 @@ import pytest
 
 import engines
 import games  # noqa: F401 - registers its tasks
-from conformance.test_backends import RUNS, answers, requests_of, resolved
+from conformance import test_backends
+from conformance.test_backends import RUNS, answers, drained, requests_of, resolved
 from engines import CONTINUE, ENGINES, KILL, STOP, Running, children, until
 from germline.backends import Dispatcher, Serial
 from germline.messages import Evaluation, Failure, Key, Lost, Sums
@@ -35,12 +36,12 @@ SMALL = {
         "candidate_episodes": 2,
     },
     "stop": {"generations": 6},
-    "backend": {"patience": 15.0},
+    "backend": {"patience": 8.0},
 }
 TOTAL = 6 * 44
 
 
-LONG = 20  # generations, for what takes a while
+LONG = 12  # generations, for what takes a while
 
 
 @cache
@@ -73,6 +74,11 @@ def engine(request):
         yield made
 
 
+def only(*chosen):
+    """For tests in which engines differ in nothing but their name."""
+    return pytest.mark.parametrize("engine", engines.parameters(chosen), indirect=True)
+
+
 def two_hosts(engine):
     engine.host()
     engine.host()
@@ -80,13 +86,9 @@ def two_hosts(engine):
 
 @pytest.mark.parametrize("name", ["es on a function", "Atari in integers"])
 def test_the_lineage_is_that_of_the_serial_engine(engine, name, tmp_path):
-    run = resolved(RUNS[name])
     two_hosts(engine)
-    digests = []
-    for number, backend in enumerate((Serial(trust=True), engine.backend())):
-        with Running(tmp_path / str(number), run, backend) as running:
-            digests.append(running.digest())
-    assert digests[0] == digests[1]
+    with Running(tmp_path / "run", resolved(RUNS[name]), engine.backend()) as running:
+        assert running.digest() == test_backends.serial_digest(name)
 
 
 def supervised(folder, engine, disturb):
@@ -106,9 +108,24 @@ def committed(folder):
         return store.count()[1]
 
 
+REMOTE = [name for name in ENGINES if not ENGINES[name].local]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("behind", [False, True], ids=["hosts", "their processes"])
-def test_workers_are_killed(engine, behind, tmp_path, wanted):
+def test_workers_are_killed(engine, tmp_path, wanted):
+    kills(engine, engine.workers, tmp_path, wanted)
+
+
+@pytest.mark.slow
+@only(*REMOTE)
+def test_processes_of_hosts_are_killed(engine, tmp_path, wanted):
+    def behind(master):
+        return [child for host in engine.workers(master) for child in children(host)]
+
+    kills(engine, behind, tmp_path, wanted)
+
+
+def kills(engine, workers, tmp_path, wanted):
     folder = tmp_path / "run"
     loop.create(folder, small())
     two_hosts(engine)
@@ -116,9 +133,7 @@ def test_workers_are_killed(engine, behind, tmp_path, wanted):
 
     def disturb(master):
         until(lambda: master.poll() is not None or committed(folder) >= goals[0], "it is time")
-        victims = engine.workers(master.pid)
-        if behind and not engine.local:
-            victims = [child for host in victims for child in children(host)]
+        victims = workers(master.pid)
         if victims and master.poll() is None and len(goals) > 1:
             engines.send(victims[0], KILL)
             goals.pop(0)
@@ -296,8 +311,10 @@ TROUBLES = {
 }
 
 
+# The dispatcher deals with these, so two engines stand for all.
 @pytest.mark.slow
 @pytest.mark.parametrize("trouble", TROUBLES)
+@only("processes", "grpc")
 def test_what_nobody_asked_for_changes_nothing(engine, trouble, tmp_path, wanted):
     two_hosts(engine)
     backend = Troubled(engine.backend(), TROUBLES[trouble]())
@@ -343,17 +360,12 @@ def test_what_is_cancelled_is_not_waited_for(engine):
         until(lambda: not sum(worker.holds for worker in drained(backend)), "nothing is held")
 
 
-def drained(backend):
-    list(backend.results(0))
-    return backend.workers()
-
-
 def test_nothing_is_left_when_it_is_closed(engine, tmp_path):
     import os
 
     before = set(children(os.getpid()))
-    host = engine.host("--max-idle", "10")  # so that it waits for a run that begins slowly
-    with Running(tmp_path / "run", small(), engine.backend()) as running:
+    with Running(tmp_path / "run", small(2), engine.backend()) as running:
+        host = engine.host("--max-idle", "4")  # longer than it waits for a generation
         running.digest()
     with Store.open(tmp_path / "run") as store:
         engine.names = [f"germline.{store.run}", f"germline.{store.run}.results"]

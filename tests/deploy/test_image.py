@@ -183,7 +183,7 @@ def image(tmp_path_factory):
         yield made
 
 
-pytestmark = [pytest.mark.slow, pytest.mark.system]
+pytestmark = [pytest.mark.release, pytest.mark.system]
 
 
 def test_the_image_has_germline_and_its_user_is_not_root(image):

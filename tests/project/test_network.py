@@ -164,7 +164,7 @@ def test_a_call_is_told_by_where_it_goes(line, told):
 
 
 @pytest.mark.system
-@pytest.mark.slow
+@pytest.mark.release
 def test_no_command_calls_out(here):
     for line in COMMANDS.strip().splitlines():
         words = [sys.executable, "-m", "germline", *line.split()]
@@ -175,7 +175,7 @@ def test_no_command_calls_out(here):
 
 
 @pytest.mark.system
-@pytest.mark.slow
+@pytest.mark.release
 def test_neither_does_the_package_nor_a_script(here):
     code = (
         "import germline\n"
@@ -189,7 +189,7 @@ def test_neither_does_the_package_nor_a_script(here):
 
 
 @pytest.mark.system
-@pytest.mark.slow
+@pytest.mark.release
 def test_the_trace_would_show_a_call(here):
     code = (
         "import socket\n"
@@ -200,7 +200,7 @@ def test_the_trace_would_show_a_call(here):
 
 
 @pytest.mark.system
-@pytest.mark.slow
+@pytest.mark.release
 def test_the_dashboard_serves_and_calls_nobody(here):
     run(here / "run", small(CARTPOLE))
     log = here / "calls"

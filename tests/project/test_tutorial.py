@@ -140,7 +140,7 @@ def test_ids_are_the_same_throughout():
             check(shown, printed, known, same=False)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_the_tutorial(tmp_path):
     leave = shutil.ignore_patterns(".*", "__pycache__", "build", "dist", "runs", "sweeps")
     folder = tmp_path / "germline"

@@ -63,7 +63,7 @@ def tree(*folders):
     return {name: (ROOT / name).read_bytes() for name in names if (ROOT / name).is_file()}
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_the_source_archive_is_the_tree(source):
     """All that it takes to run the tests and to build the wheel, and nothing else."""
     own = {name: data for name, data in source.items() if name.partition("/")[0] in FOLDERS}
@@ -72,7 +72,7 @@ def test_the_source_archive_is_the_tree(source):
     assert all(source[name] == (ROOT / name).read_bytes() for name in FILES)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_the_wheel_that_is_built_of_it_is_the_package(wheel):
     package = {name: data for name, data in wheel.items() if name.startswith("germline/")}
     expected = {name.removeprefix("src/"): data for name, data in tree("src").items()}
@@ -84,7 +84,7 @@ def test_the_wheel_that_is_built_of_it_is_the_package(wheel):
     assert wheel[f"{NAME}.dist-info/licenses/LICENSE"] == (ROOT / "LICENSE").read_bytes()
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_neither_has_anything_of_the_machine_it_was_built_on(built, wheel, source):
     for archive in (wheel, source):
         assert [name for name in archive if LEFT.search(name)] == []
@@ -95,12 +95,12 @@ def test_neither_has_anything_of_the_machine_it_was_built_on(built, wheel, sourc
     assert all(path.stat().st_size < ALL for path in built.iterdir())
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_an_index_would_take_them(built):
     run(sys.executable, "-m", "twine", "check", "--strict", *built.iterdir())
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_the_wheel_works_in_a_clean_environment(built, tmp_path):
     wheel = built / f"{NAME}-py3-none-any.whl"
     venv.create(tmp_path / "env", with_pip=True)

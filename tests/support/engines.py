@@ -18,13 +18,14 @@ from pathlib import Path
 
 import pytest
 
+import ray_cluster
 import servers
 from germline import address
 from germline.address import Address
 from germline.backends import Processes, Serial
 from germline.run import loop
 from germline.run.store import Store
-from ray_cluster import RayCluster, children
+from ray_cluster import children
 
 SUPPORT = Path(__file__).parent
 PATIENCE = 60  # seconds, on a machine that is busy with other tests
@@ -274,19 +275,14 @@ class OfGrpc(Remote):
 
 
 class OfBroker(Remote):
-    """Celery, on a server that this test has for itself."""
+    """Celery, on a server that tests use in turn."""
 
     serve = None
 
-    def __enter__(self):
-        self.stack = contextlib.ExitStack()
-        self.server = self.stack.enter_context(type(self).serve())
+    def __init__(self):
+        super().__init__()
+        self.server = servers.shared(type(self).serve)
         self.url = self.server.url
-        return super().__enter__()
-
-    def __exit__(self, *_):
-        super().__exit__()
-        self.stack.close()
 
     def mine(self):
         return {*super().mine(), self.server.process.pid}
@@ -338,20 +334,19 @@ class OfRedis(OfBroker):
 
 
 class OfRay(Engine):
-    """Ray, on a cluster of several nodes on this machine; a host is a node."""
+    """Ray, on a cluster that tests use in turn; a host is a node of it."""
 
     local = False
 
     def __enter__(self):
-        self.stack = contextlib.ExitStack()
-        self.cluster = self.stack.enter_context(RayCluster())
+        self.cluster = ray_cluster.shared().__enter__()
         self.made = None
         return super().__enter__()
 
     def __exit__(self, *_):
-        self.hosts = []  # which end with the cluster
+        self.hosts = []  # which leave the cluster with the test
         super().__exit__()
-        self.stack.close()
+        self.cluster.__exit__()
 
     def backend(self):
         from germline.backends.ray import Ray
@@ -407,9 +402,9 @@ MARKS = {
 }
 
 
-def parameters():
-    """The engines as parameters of a test, marked for what they need: a server, or patience."""
-    return [pytest.param(name, marks=MARKS.get(name, ())) for name in ENGINES]
+def parameters(names=tuple(ENGINES)):
+    """Engines as parameters of a test, marked for what they need: a server, or patience."""
+    return [pytest.param(name, marks=MARKS.get(name, ())) for name in names]
 
 
 class Running:

@@ -1,11 +1,10 @@
 """One small example of every registered network, and what they are played with."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from germline import mutation, policies
+from germline import decode_reference, policies
 from germline.noise import Stream, reference_words
 
 # name → settings. The dqn has 84×84×4 pixels and 512 hidden units whatever one asks for.
@@ -87,9 +86,9 @@ def observations(spec, count, dtype=np.uint8, seed=0):
 
 def random_weights(layout, seed=1, sigma=0.05):
     """Weights a few generations old: biases have moved too."""
-    theta = mutation.birth(jnp.uint32(seed), layout)
+    theta = decode_reference.birth(seed, layout)
     rng = np.random.default_rng(seed)
-    return np.asarray(theta) + rng.normal(0, sigma, layout.size).astype(np.float32)
+    return theta + rng.normal(0, sigma, layout.size).astype(np.float32)
 
 
 @jax.jit

@@ -5,6 +5,7 @@ is told what to do in lines of JSON, and ends the cluster when its input ends.
 """
 
 import contextlib
+import functools
 import json
 import os
 import secrets
@@ -71,32 +72,39 @@ class Node:
 
 
 class RayCluster:
-    """A head without cores; nodes are added to it. Its address and token are in the environment."""
+    """A head without cores; a test adds nodes, which leave when it is over.
 
-    def __init__(self, environment=None, **head):
-        self.head = head
-        self.environment = {**SETTINGS, **(environment or {})}
+    Meanwhile the cluster's address and token are in the environment.
+    """
 
-    def __enter__(self):
-        self.before = dict(os.environ)
-        os.environ.update({**self.environment, "RAY_AUTH_TOKEN": secrets.token_hex(32)})
+    def __init__(self, **head):
+        self.environment = {**SETTINGS, "RAY_AUTH_TOKEN": secrets.token_hex(32)}
         self.program = subprocess.Popen(
-            [sys.executable, __file__, json.dumps(self.head)],
+            [sys.executable, __file__, json.dumps(head)],
+            env={**os.environ, **self.environment},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
             start_new_session=True,
         )
-        self.address = os.environ["RAY_ADDRESS"] = json.loads(self.program.stdout.readline())
+        self.address = json.loads(self.program.stdout.readline())
+        self.environment["RAY_ADDRESS"] = self.address
+
+    def __enter__(self):
+        self.before = dict(os.environ)
+        os.environ.update(self.environment)
         return self
 
     def __exit__(self, *_):
+        os.environ.clear()
+        os.environ.update(self.before)
+        self.ask("clear")
+
+    def close(self):
         self.program.stdin.close()
         self.program.wait()
         self.program.stdout.close()
-        os.environ.clear()
-        os.environ.update(self.before)
 
     def add(self, cores=1, **resources):
         """One more node."""
@@ -106,6 +114,18 @@ class RayCluster:
         self.program.stdin.write(json.dumps([what, how]) + "\n")
         self.program.stdin.flush()
         return json.loads(self.program.stdout.readline())
+
+
+@functools.cache
+def shared():
+    """The cluster that tests use in turn, as `with shared() as cluster`."""
+    return RayCluster()
+
+
+def end_shared():
+    if shared.cache_info().currsize:
+        shared().close()
+        shared.cache_clear()
 
 
 def _say(answer, stream=sys.__stdout__):
@@ -127,11 +147,12 @@ def main():
             pid = node.all_processes["raylet"][0].process.pid
             nodes[pid] = node
             _say(pid)
-        else:
-            node = nodes.pop(how["pid"], None)
+            continue
+        for pid in [how["pid"]] if what == "remove" else list(nodes):
+            node = nodes.pop(pid, None)
             if node is not None:
-                cluster.remove_node(node, allow_graceful=how["graceful"])
-            _say(None)
+                cluster.remove_node(node, allow_graceful=how.get("graceful", False))
+        _say(None)
     cluster.shutdown()
 
 

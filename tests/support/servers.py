@@ -1,10 +1,13 @@
-"""Servers for tests: each started for one test on private ports, and ended after it.
+"""Servers for tests, on private ports.
 
 Tests that use one are marked `system`; `make system` installs what they need. A test may take a
-server away with `stop` and bring it back with `start`, on the same port and with its data.
+server away with `stop` or `kill` and bring it back with `start`, on the same port and with its
+data. A test that changes a server has it for itself (`with redis() as server`); others use one in
+turn (`shared(redis)`), which ends with the tests.
 """
 
 import contextlib
+import functools
 import os
 import shutil
 import signal
@@ -159,6 +162,33 @@ def rabbitmq():
             Server([str(RABBITMQ)], port, url, "Server startup complete", environment) as server,
         ):
             yield server
+
+
+_started = contextlib.ExitStack()
+
+
+@functools.cache
+def _one(kind):
+    return _started.enter_context(kind())
+
+
+def shared(kind):
+    """A broker that listens and holds nothing, whatever the tests before did to it."""
+    server = _one(kind)
+    if server.process.poll() is not None:
+        server.start()
+    if kind is redis:
+        import redis as client
+
+        with client.Redis.from_url(server.url) as connection:
+            connection.flushall()
+    return server
+
+
+def end_shared():
+    """End all that are shared."""
+    _started.close()
+    _one.cache_clear()
 
 
 SLURM = """

@@ -30,6 +30,7 @@ EXTRAS = {
     "tensorboard": ("tensorboard",),
     "video": ("imageio", "imageio-ffmpeg", "pillow", "pygame-ce"),
 }
+TESTED = ("3.11", "3.12", "3.13")  # versions of Python
 # The weights of one genome with four operators, by the numpy reference.
 GOLDEN = "8cfd5e5e43a74010b68320235e9e47a9b2ee70cadfe33e80a33e41ac709c4718"
 
@@ -124,8 +125,10 @@ def _platform() -> dict[str, Any]:
         "darwin": "macOS: expected to work, not tested",
         "win32": "Windows: not supported; use WSL 2, which is Linux",
     }
+    python = ".".join(map(str, sys.version_info[:2]))
     return {
         "support": support.get(sys.platform, f"{sys.platform}: unknown, not tested"),
+        "python": f"{python}: {'tested' if python in TESTED else 'not tried'}",
         "same_bits": _same_bits(),
         "file_locks": database.has_locks(),
         "runs_kept_here": here,

@@ -1,0 +1,168 @@
+"""Plants the faults of `faults.toml`, one at a time, and tells which of them the tests catch.
+
+    .venv/bin/python docs/quality/faults.py                   # every fault, the tests as they are
+    .venv/bin/python docs/quality/faults.py --at COMMIT       # the same with another commit's tests
+    .venv/bin/python docs/quality/faults.py NAME NAME         # these alone
+
+A fault is planted in a copy of the tree with an environment of its own, so that programs which
+tests start have it too. First the tests that the fault names are run, up to the first that fails;
+if none does, every test is. Faults whose lane is `all` need what `make system` installs. The table
+goes to standard output, one line for each fault; the exit code is the number of those that nothing
+caught.
+"""
+
+import argparse
+import io
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import tomllib
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import SimpleQueue
+from typing import NamedTuple
+
+ROOT = Path(__file__).parent.parent.parent
+FAULTS = Path(__file__).with_name("faults.toml")
+LANES = {"test": "not slow and not system and not release", "all": "not release"}
+PATIENCE = 1800  # seconds; tests that hang have caught a fault, too
+
+
+class Fault(NamedTuple):
+    """A line of `src` that is replaced, and the tests that should notice."""
+
+    name: str
+    what: str
+    find: str
+    replace: str
+    tests: list[str]
+    lane: str = "test"
+
+    def module(self, source: Path) -> Path:
+        """The one module that has the line."""
+        found = [p for p in sorted(source.rglob("*.py")) if self.find in p.read_text()]
+        if len(found) != 1 or found[0].read_text().count(self.find) != 1:
+            sys.exit(f"{self.name}: {self.find!r} is not in exactly one place of src")
+        return found[0]
+
+
+def read() -> list[Fault]:
+    """All faults there are."""
+    return [Fault(**entry) for entry in tomllib.loads(FAULTS.read_text())["fault"]]
+
+
+def copy(folder: Path, commit: str | None) -> None:
+    """The tree of a commit, or the files as they are, and an environment that imports from it."""
+    if commit is None:
+        listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+        names = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        for name in filter(None, names.split("\0")):
+            if (ROOT / name).is_file():
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(ROOT / name, folder / name)
+    else:
+        packed = subprocess.run(
+            ["git", "archive", commit], cwd=ROOT, capture_output=True, check=True
+        )
+        with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
+            archive.extractall(folder, filter="data")
+    environment = folder / ".venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
+    (ours,) = environment.glob("lib/python*/site-packages")
+    (theirs,) = (ROOT / ".venv").glob("lib/python*/site-packages")
+    (ours / "faults.pth").write_text(f"{folder / 'src'}\n{theirs}\n")
+    for script in (ROOT / ".venv" / "bin").iterdir():
+        made = environment / "bin" / script.name
+        if not made.exists() and not script.is_symlink():
+            made.write_bytes(script.read_bytes().replace(bytes(ROOT), bytes(folder)))
+            made.chmod(0o755)
+
+
+def failure(folder: Path, lane: str, tests: list[str]) -> str | None:
+    """The first test that fails, if one does."""
+    words = [folder / ".venv/bin/python", "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
+    words += ["-m", LANES[lane], *(folder / "tests" / name for name in tests)]
+    if not tests:
+        words += ["--numprocesses", "auto", "--dist", "loadfile"]
+    clean = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    done = subprocess.Popen(
+        words,
+        cwd=folder,
+        env=clean | {"CI": "true"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        printed, _ = done.communicate(timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        os.killpg(done.pid, 9)
+        done.communicate()
+        return f"no end after {PATIENCE} s"
+    if done.returncode == 0:
+        return None
+    found = re.findall(r"^(?:FAILED|ERROR) (\S+)", printed, re.M)
+    if done.returncode > 1 and not found:
+        sys.exit(f"pytest ended with {done.returncode}:\n{printed[-2000:]}")
+    return found[0].removeprefix("tests/") if found else printed.strip().splitlines()[-1]
+
+
+def caught(fault: Fault, folder: Path) -> tuple[str | None, float]:
+    """The test that notices a fault, and how long that took."""
+    module = fault.module(folder / "src")
+    sound = module.read_text()
+    started = time.monotonic()
+    try:
+        module.write_text(sound.replace(fault.find, fault.replace))
+        there = [name for name in fault.tests if (folder / "tests" / name).exists()]
+        found = failure(folder, fault.lane, there) if there else None
+        if found is None:
+            found = failure(folder, fault.lane, [])
+    finally:
+        module.write_text(sound)
+    return found, time.monotonic() - started
+
+
+def main() -> None:
+    """Try the faults that are asked for, some at a time."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("names", nargs="*", help="faults; all, if none is named")
+    parser.add_argument("--at", metavar="COMMIT", help="the tree of this commit")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many at a time")
+    asked = parser.parse_args()
+    faults = [fault for fault in read() if not asked.names or fault.name in asked.names]
+    if unknown := set(asked.names) - {fault.name for fault in faults}:
+        sys.exit(f"no such fault: {', '.join(sorted(unknown))}")
+    survivors = 0
+    with tempfile.TemporaryDirectory() as home, ThreadPoolExecutor(asked.jobs) as pool:
+        free: SimpleQueue[Path] = SimpleQueue()
+        for number in range(asked.jobs):
+            folder = Path(home) / str(number)
+            folder.mkdir()
+            copy(folder, asked.at)
+            free.put(folder)
+
+        def tried(fault: Fault) -> tuple[str | None, float]:
+            folder = free.get()
+            try:
+                return caught(fault, folder)
+            finally:
+                free.put(folder)
+
+        print("| fault | what is wrong | caught by | seconds |\n|---|---|---|---|")
+        for fault, (found, seconds) in zip(faults, pool.map(tried, faults), strict=True):
+            survivors += found is None
+            by = f"`{found}`" if found else "**nothing**"
+            print(f"| {fault.name} | {fault.what} | {by} | {seconds:.0f} |", flush=True)
+    print(f"\n{len(faults) - survivors} of {len(faults)} caught")
+    sys.exit(min(survivors, 100))
+
+
+if __name__ == "__main__":
+    main()
