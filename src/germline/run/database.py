@@ -5,6 +5,7 @@ import os
 import shlex
 import sqlite3
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from germline.errors import InputError
@@ -135,10 +136,20 @@ def _discard(folder: Path) -> None:
 def connect(path: Path) -> sqlite3.Connection:
     """A connection that may write."""
     connection = sqlite3.connect(path, isolation_level=None, timeout=30)
-    connection.execute("PRAGMA journal_mode=WAL")
-    connection.execute("PRAGMA synchronous=NORMAL")
-    connection.execute("PRAGMA wal_autocheckpoint=8000")  # pages: each time costs an fsync
+    with _closed_on_error(connection):
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=NORMAL")
+        connection.execute("PRAGMA wal_autocheckpoint=8000")  # pages: each time costs an fsync
     return connection
+
+
+@contextlib.contextmanager
+def _closed_on_error(connection: sqlite3.Connection) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        connection.close()
+        raise
 
 
 def reader(path: Path) -> sqlite3.Connection:
@@ -146,25 +157,27 @@ def reader(path: Path) -> sqlite3.Connection:
     place = path.resolve().as_uri()
     try:
         connection = sqlite3.connect(f"{place}?mode=ro", uri=True, isolation_level=None, timeout=30)
-        connection.execute("PRAGMA user_version").fetchone()
+        with _closed_on_error(connection):
+            connection.execute("PRAGMA user_version").fetchone()
+        return connection
     except sqlite3.OperationalError:
-        connection = sqlite3.connect(f"{place}?immutable=1", uri=True, isolation_level=None)
-    return connection
+        return sqlite3.connect(f"{place}?immutable=1", uri=True, isolation_level=None)
 
 
 def migrated(
     connection: sqlite3.Connection, path: Path, version: int, *, write: bool
 ) -> sqlite3.Connection:
-    """Bring a store to the present version, in one transaction."""
+    """Bring a store to the present version, in one transaction; the other connection is closed."""
     keep = path.with_name(f"run.db.version-{version}") if write else ":memory:"
     copy = sqlite3.connect(keep, isolation_level=None)
-    connection.backup(copy)
-    if write:
-        copy.close()
-        copy = connection
+    with _closed_on_error(copy):
+        connection.backup(copy)
+    found, other = (connection, copy) if write else (copy, connection)
+    other.close()
     steps = "".join(f"{MIGRATIONS[v]};" for v in range(version, VERSION))
-    copy.executescript(f"BEGIN IMMEDIATE;{steps}PRAGMA user_version={VERSION};COMMIT;")
-    return copy
+    with _closed_on_error(found):
+        found.executescript(f"BEGIN IMMEDIATE;{steps}PRAGMA user_version={VERSION};COMMIT;")
+    return found
 
 
 def locked(folder: Path) -> int:
