@@ -4,7 +4,13 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt
+# What pip would do on one core: a Python that starts need not compile what it imports.
+BYTES  := $(BIN)/python -W ignore -m compileall -qq -j 0 $(VENV)/lib
 PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadfile --junit-xml
+# What most tests compile is run once, and need not be fast. Those marked `numerics` are about the
+# numbers that XLA computes, and have it as users do.
+NUMERICS = $$(grep -rl --include='*.py' mark.numerics tests)
+QUICK  := XLA_FLAGS="--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false" $(PYTEST)
 
 # The Debian packages that tests marked `system` need.
 DEBIAN_PACKAGES := chromium debootstrap iproute2 munge openssl rabbitmq-server redis-server shellcheck slurm-client slurmctld slurmd strace tmux xauth xvfb
@@ -24,14 +30,17 @@ $(VENV)/.made:
 # Extras of pyproject.toml, each installed by the first target that needs it.
 $(VENV)/.demo: $(VENV)/.made pyproject.toml constraints.txt
 	$(PIP) --editable '.[atari,dashboard]'
+	-@$(BYTES)
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.made pyproject.toml constraints.txt
 	$(PIP) --editable '.[dev]'
+	-@$(BYTES)
 	@touch $@ $(VENV)/.demo $(VENV)/.docs
 
 $(VENV)/.bench: $(VENV)/.dev
 	$(PIP) --editable '.[bench]'
+	-@$(BYTES)
 	@touch $@
 
 # The site reads the code and never runs it: what it is built with is enough.
@@ -47,10 +56,12 @@ demo: $(VENV)/.demo ## a network learns to balance a pole, and is tried on 100 f
 	echo "Look at it in a browser:  $(BIN)/germline dashboard runs --open"
 
 test: $(VENV)/.dev ## every test that needs only Python and no patience
-	$(PYTEST) .cache/test.xml -m "not system and not slow and not release"
+	$(PYTEST) .cache/test-numerics.xml -m "numerics and not slow" $(NUMERICS)
+	$(QUICK) .cache/test.xml -m "not (numerics or system or slow or release)"
 
 test-all: system $(VENV)/.dev ## also those that need servers, a browser or patience
-	$(PYTEST) .cache/test-all.xml -m "not release"
+	$(PYTEST) .cache/test-all-numerics.xml -m numerics $(NUMERICS)
+	$(QUICK) .cache/test-all.xml -m "not (numerics or release)"
 
 test-release: system $(VENV)/.dev ## what is handed on: wheel, tutorial, image, and whom commands call
 	$(PYTEST) .cache/test-release.xml -m release

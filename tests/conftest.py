@@ -1,5 +1,6 @@
 """The climate of every test: strict dtypes, compiled code kept, no wall-clock limits."""
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -9,6 +10,8 @@ os.environ["JAX_COMPILATION_CACHE_DIR"] = str(CACHE / "xla")
 # Of the many small programs, most are wanted again by another process.
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 os.environ["JAX_NUMPY_DTYPE_PROMOTION"] = "strict"
+
+gc.set_threshold(100_000, 50, 100)  # traces of JAX are many objects, and hardly any is garbage
 
 import hypothesis  # noqa: E402
 import pytest  # noqa: E402

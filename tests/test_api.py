@@ -138,7 +138,7 @@ GA = {"name": "ga", "population": 4, "parents": 2, "candidates": 0}
 
 def main(**parts):
     spec = {"policy": {"name": "mlp", "inputs": 2, "hidden": [3], "outputs": 2},
-        "algorithm": GA, "stop": {"generations": 2}, "backend": {"workers": 2}, **parts}
+        "algorithm": GA, "stop": {"generations": 2}, "backend": {"workers": 1}, **parts}
     run = germline.train(spec, "run")
     print(run.spec.backend.name, *run.spec.imports, run.totals.generations)
 """

@@ -17,6 +17,8 @@ from germline.noise import Stream, reference_words
 from germline.policies.arithmetic import integers_reference
 from germline.policies.conv import Conv
 
+pytestmark = pytest.mark.numerics
+
 
 @pytest.fixture
 def forgetful():

@@ -76,6 +76,10 @@ def copy(folder: Path, commit: str | None) -> None:
     (ours,) = environment.glob("lib/python*/site-packages")
     (theirs,) = (ROOT / ".venv").glob("lib/python*/site-packages")
     (ours / "faults.pth").write_text(f"{folder / 'src'}\n{theirs}\n")
+    for about in theirs.glob("germline-*.dist-info"):  # which says where the project lies
+        shutil.copytree(about, ours / about.name)
+        where = ours / about.name / "direct_url.json"
+        where.write_text(where.read_text().replace(str(ROOT), str(folder)))
     for script in (ROOT / ".venv" / "bin").iterdir():
         made = environment / "bin" / script.name
         if not made.exists() and not script.is_symlink():
@@ -107,7 +111,7 @@ def failure(folder: Path, lane: str, tests: list[str]) -> str | None:
         return f"no end after {PATIENCE} s"
     if done.returncode == 0:
         return None
-    found = re.findall(r"^(?:FAILED|ERROR) (\S+)", printed, re.M)
+    found = re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", printed, re.M)
     if done.returncode > 1 and not found:
         sys.exit(f"pytest ended with {done.returncode}:\n{printed[-2000:]}")
     return found[0].removeprefix("tests/") if found else printed.strip().splitlines()[-1]
@@ -122,10 +126,13 @@ def caught(fault: Fault, folder: Path) -> tuple[str | None, float]:
         module.write_text(sound.replace(fault.find, fault.replace))
         there = [name for name in fault.tests if (folder / "tests" / name).exists()]
         found = failure(folder, fault.lane, there) if there else None
-        if found is None:
+        everything = found is None
+        if everything:
             found = failure(folder, fault.lane, [])
     finally:
         module.write_text(sound)
+    if everything and found and failure(folder, fault.lane, [found.partition("::")[0]]):
+        sys.exit(f"{fault.name}: {found} fails without it, too")
     return found, time.monotonic() - started
 
 

@@ -96,9 +96,9 @@ def test_of_thousands_too(kind, width):
         for count in (5000, 20)
     )
     known, asked = rows(known), rows(asked)
+    expected = compared(known, asked, 10, True)
     for settled in (0, 4000, 5000):
-        found = novelty(split(known, settled), asked, 10, peers=True)
-        assert found.tolist() == compared(known, asked, 10, True)
+        assert novelty(split(known, settled), asked, 10, peers=True).tolist() == expected
 
 
 @pytest.mark.parametrize("width", [2, 12])

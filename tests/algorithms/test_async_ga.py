@@ -35,13 +35,18 @@ def answer(request, value=None):
     return Evaluation(request.key, (value,) * count, steps, steps, "t" * count)
 
 
-def wander(algorithm, rng, arrivals, flight=9, broken=0.1):
-    """Arrivals in some order, with `flight` under way: (state before, result, report, after)."""
+def wander(algorithm, rng, arrivals, flight=9, broken=0.1, known=None):
+    """Arrivals in some order, with `flight` under way: (state before, result, report, after).
+
+    Who was asked for is added to what is `known`, by its key.
+    """
     state, out = algorithm.start(1, POLICY, "run"), {}
+    known = {} if known is None else known
     for _ in range(arrivals):
         if len(out) < flight // 2:
             asked = [r for r in algorithm.ask(state, len(out) + flight) if r.key not in out]
             out.update((r.key, r) for r in asked[: flight - len(out)])
+            known.update((r.key, r.genome) for r in asked)
         # Mostly one of the first that were asked for, sometimes any.
         place = rng.randrange(len(out)) if rng.random() < 0.3 else 0
         request = out.pop(list(out)[place])
@@ -123,8 +128,7 @@ def test_a_state_that_was_kept_goes_on_as_if_it_had_not_been(rng, algorithm):
 def test_who_was_asked_for_can_be_told_from_the_key(rng, algorithm):
     """Stragglers too: whoever becomes a parent is the one that was evaluated."""
     known = {}
-    for state, result, report, after in wander(algorithm, rng, 60):
-        known |= {request.key: request.genome for request in algorithm.ask(state, 20)}
+    for state, result, report, after in wander(algorithm, rng, 60, known=known):
         assert algorithm.individuals(state, [result.key]) == [known[result.key]]
         if report is not None:
             living = {genome.digest for genome in known.values()}

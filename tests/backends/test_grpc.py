@@ -20,10 +20,18 @@ from engines import Host, until
 from germline import files, proof
 from germline.address import Address
 from germline.backends import Dispatcher, Serial
-from germline.backends.grpc import Grpc, GrpcConnection, codec, fetch_status, schema
+from germline.backends.grpc import (
+    Grpc,
+    GrpcConnection,
+    codec,
+    connection,
+    fetch_status,
+    schema,
+)
 from germline.backends.hosts.connection import Disconnected, Refused
 from germline.backends.hosts.messages import (
     Beat,
+    Goodbye,
     Hello,
     Leaving,
     Ready,
@@ -209,16 +217,16 @@ class TestWhoMayJoin:
 
 
 class TestTLS:
-    def test_with_a_certificate(self):
+    def test_with_a_certificate(self, monkeypatch):
         certificate, key = (TLS / f"{name}.pem" for name in ("certificate", "key"))
         options = {"certificate": certificate.read_bytes(), "key": key.read_bytes()}
         with serving(token="secret", **options) as (master, _):
             secure = {"secure": True, "authority": certificate.read_bytes(), "host": "localhost"}
             with joined(master, token="secret", **secure):
                 assert len(master.workers()) == 1
-            plain = {"token": "secret"}
-            with pytest.raises(Disconnected):
-                line(master, **plain).receive()
+            monkeypatch.setattr(connection, "CONNECT", 0.5)
+            with pytest.raises(Disconnected, match="or it wants TLS"):
+                line(master, token="secret")
 
     def test_by_the_command_line_with_processes_of_its_own(self, tmp_path):
         """A run over TLS: a host from elsewhere, and processes of the master's machine."""
@@ -424,6 +432,18 @@ def test_a_host_that_lies_is_found_out_named_and_sent_away():
         assert "where the master gets [" in warnings[0]
         assert [worker.name for worker in master.workers()] == ["honest"]
         hosts[1].join(engines.PATIENCE)
+        assert not hosts[1].is_alive()
+
+
+def test_an_end_that_comes_with_a_message_is_heard_of_too():
+    """Nothing wakes the host again: what it received first must not hide that the line is dead."""
+    with serving() as (master, _), joined(master) as host:
+        master.ban("somebody")
+        until(lambda: host._error, "the line is dead")
+        assert [type(message) for message in host.receive()] == [Goodbye]
+        assert wait([host.wake], engines.PATIENCE)
+        with pytest.raises((Refused, Disconnected)):
+            host.receive()
 
 
 def tampered(rng, message):

@@ -1,4 +1,4 @@
-"""Completion in a real shell."""
+"""Completion, as shells ask for it, and in a real shell."""
 
 import os
 import subprocess
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from commands import ok
 from runs import begin, small
 
 COMPLETED = {
@@ -32,6 +33,18 @@ def folder(tmp_path_factory):
 
 
 @pytest.mark.parametrize("line", COMPLETED)
+def test_a_line_is_completed(line, folder, germline, monkeypatch):
+    words = ["germline", *line.split(" ")]
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "argv", ["germline"])  # so that this is the program's name
+    monkeypatch.setattr(sys.modules["__main__"], "__package__", None)
+    monkeypatch.setenv("_GERMLINE_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "\n".join(words))
+    monkeypatch.setenv("COMP_CWORD", str(len(words) - 1))
+    assert ok(germline()).split() == COMPLETED[line]
+
+
+@pytest.mark.parametrize("line", ["resume ", "train cartpole --wor"])
 def test_bash_completes(line, folder):
     script = (
         'source <(germline --show-completion bash)\nCOMP_WORDS=(germline "$@")\n'

@@ -1,3 +1,4 @@
+import io
 import json
 import os
 import subprocess
@@ -9,7 +10,7 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
-from commands import ok
+from commands import ok, refused
 from germline import __version__ as version
 from germline import blobs, files
 from germline.files import GenomeFile
@@ -85,24 +86,34 @@ def test_version_and_help(germline):
         assert "Usage" in ok(germline("genome", command, "--help"))
 
 
-def test_pipes():
+COMMAND = [sys.executable, "-m", "germline", "genome"]
+
+
+@pytest.fixture
+def stdin(monkeypatch):
+    """Put bytes on standard input."""
+
+    def put(data):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+
+    return put
+
+
+def test_pipes(germline, stdin):
     """The real command, reading and writing standard streams."""
-    command = [sys.executable, "-m", "germline", "genome"]
-    egg = subprocess.run([*command, "new", "mlp", "--seed", "3"], capture_output=True, check=True)
+    egg = subprocess.run([*COMMAND, "new", "mlp", "--seed", "3"], capture_output=True, check=True)
     child = subprocess.run(
-        [*command, "mutate", "-", "--seed", "4"], input=egg.stdout, capture_output=True, check=True
+        [*COMMAND, "mutate", "-", "--seed", "4"], input=egg.stdout, capture_output=True, check=True
     )
-    digest = subprocess.run(
-        [*command, "hash", "-"], input=child.stdout, capture_output=True, check=True
-    )
-    assert len(digest.stdout.strip()) == 64
-    broken = subprocess.run([*command, "hash", "-"], input=b"[", capture_output=True, check=False)
-    assert broken.returncode == 2
-    assert broken.stderr == b"germline: standard input: expected object, got array\n"
+    stdin(child.stdout)
+    assert len(ok(germline("genome", "hash", "-")).strip()) == 64
+    stdin(b"[")
+    said = refused(germline("genome", "hash", "-"))
+    assert said == "standard input: expected object, got array"
 
 
 def test_a_full_disk_and_a_closed_pipe():
-    command = [sys.executable, "-m", "germline", "genome", "new", "mlp"]
+    command = [*COMMAND, "new", "mlp"]
     with Path("/dev/full").open("wb") as full:
         result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
     assert (result.returncode, result.stderr) == (
@@ -159,24 +170,25 @@ def test_closed_streams(closed, code, err):
     assert (result.returncode, result.stderr) == (code, err)
 
 
-def test_64_bit_jax_gives_the_same_weights():
-    command = [sys.executable, "-m", "germline", "genome", "hash", GOLDEN]
+def test_64_bit_jax_gives_the_same_weights(germline):
     wide = os.environ | {"JAX_ENABLE_X64": "1"}
-    found, expected = (
-        subprocess.run(command, env=env, capture_output=True, check=True).stdout
-        for env in (wide, os.environ)
-    )
-    assert found == expected
+    command = [*COMMAND, "hash", GOLDEN]
+    found = subprocess.run(command, env=wide, capture_output=True, text=True, check=True).stdout
+    assert found == ok(germline("genome", "hash", GOLDEN))
 
 
-def test_without_a_home(tmp_path):
+def test_without_a_home(germline, monkeypatch, tmp_path):
     """Containers run as users that nobody knows: nothing to keep compiled code in, no failure."""
-    clean = {k: v for k, v in os.environ.items() if k not in ("HOME", "JAX_COMPILATION_CACHE_DIR")}
-    command = [sys.executable, "-m", "germline", "genome", "hash", GOLDEN]
-    for cache in ({"XDG_CACHE_HOME": "/proc/none"}, {"XDG_CACHE_HOME": str(tmp_path / "new")}):
-        result = subprocess.run(command, env=clean | cache, capture_output=True, check=True)
-        assert result.stderr == b""
-    assert (tmp_path / "new" / "germline" / "xla").is_dir()
+    for name in ("HOME", "JAX_COMPILATION_CACHE_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/none")
+    result = subprocess.run([*COMMAND, "hash", GOLDEN], capture_output=True, check=True)
+    assert result.stderr == b""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "new"))
+    ok(germline("genome", "hash", GOLDEN))
+    kept = tmp_path / "new" / "germline" / "xla"
+    assert kept.is_dir()
+    assert os.environ["JAX_COMPILATION_CACHE_DIR"] == str(kept)
 
 
 def test_the_numpy_engine_is_not_the_fast_path(germline, monkeypatch):

@@ -14,6 +14,7 @@ import pytest
 from rich.console import Console
 
 from commands import ok, refused
+from engines import until
 from germline import api
 from germline.cli.output import progress
 from germline.errors import InputError
@@ -119,28 +120,27 @@ def test_output_that_is_closed_is_not_missed(tmp_path):
         assert store.totals().generations == 3
 
 
-def test_output_that_is_not_wanted_any_more_loses_nothing(tmp_path):
+def test_output_that_is_not_wanted_any_more_loses_nothing(germline, tmp_path):
     write(tmp_path / "spec.toml")
     line = f"{sys.executable} -m germline train spec.toml --trust | head -1"
     assert call("bash", "-c", line, folder=tmp_path).stdout.startswith("runs/small: ")
-    done = call(*COMMAND, "resume", "runs/small", "--trust", "-q", folder=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert ok(germline("resume", tmp_path / "runs/small", "--trust", "-q")) == ""
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_play_is_stopped(number, code, copy):
+def test_a_play_is_stopped(copy):
     command = [*COMMAND, "play", "run", "--how", "text", "--episodes", "1000"]
     with subprocess.Popen(
         command, cwd=copy.parent, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout.readline().startswith("step     1")
-        process.send_signal(number)
+        process.send_signal(signal.SIGTERM)
         _, err = process.communicate()
-    assert (process.returncode, err) == (code, "")
+    assert (process.returncode, err) == (143, "")
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_an_evaluation_is_stopped(workers, tmp_path):
+    """By Ctrl-C, whether it plays itself or has others do it."""
     run(tmp_path / "run", small({"stop.generations": 1}))
     spec = tmp_path / "run" / "spec.toml"
     spec.write_text(spec.read_text().replace('"positive"', '"noted"'))
@@ -154,8 +154,7 @@ def test_an_evaluation_is_stopped(workers, tmp_path):
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
-        while process.poll() is None and not notes.exists():
-            os.sched_yield()
+        until(notes.exists, "somebody plays")
         process.send_signal(signal.SIGINT)
         out, err = process.communicate()
     assert (process.returncode, out, err) == (130, "", "")
@@ -189,12 +188,12 @@ def test_a_script_of_ones_own_does_not_make_a_file_trusted(tmp_path, monkeypatch
         api.train("spec.toml")
 
 
-def test_a_module_that_trains_when_imported_is_refused(tmp_path):
+def test_a_module_that_trains_when_imported_is_refused(germline, tmp_path, monkeypatch):
     (tmp_path / "eager.py").write_text("import germline\ngermline.train('cartpole')\n")
     write(tmp_path / "spec.toml", {"imports": ["eager"]})
-    done = call(*COMMAND, "train", "spec.toml", "--trust", folder=tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert 'put germline.train under: if __name__ == "__main__"' in done.stderr
+    monkeypatch.chdir(tmp_path)
+    said = refused(germline("train", "spec.toml", "--trust"))
+    assert 'put germline.train under: if __name__ == "__main__"' in said
     assert not (tmp_path / "runs").exists()
 
 

@@ -352,8 +352,9 @@ LIGHT = [
     ["genome", "show", str(GOLDEN)],
 ]
 PROGRAM = """
-import json, sys
+import functools, json, sys, typer.main
 from germline.cli import main
+typer.main.get_command = functools.cache(typer.main.get_command)  # which takes longer than most
 for arguments in json.loads(sys.argv[1]):
     try:
         main(arguments)

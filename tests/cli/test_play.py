@@ -6,8 +6,8 @@ import pty
 import statistics
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from math import sqrt
-from pathlib import Path
 
 import imageio
 import pytest
@@ -87,9 +87,10 @@ def test_seeds_are_other_episodes_and_more_of_them_begin_alike(germline, made):
     assert more["returns"][:4] == few["returns"] != other["returns"]
 
 
-@pytest.mark.parametrize("name", ["gym", "pendulum"])
-def test_the_number_of_workers_changes_nothing(name, germline, made):
-    one, two = (evaluated(germline, made / name, "--episodes", 20, "--workers", n) for n in (1, 2))
+def test_the_number_of_workers_changes_nothing(germline, made):
+    """Of an individual whose workers need its weights and its statistics."""
+    given = (made / "normal", "--episodes", 20)
+    one, two = (evaluated(germline, *given, "--workers", n) for n in (1, 2))
     assert one == two
 
 
@@ -127,7 +128,8 @@ def test_anyone_who_lived_is_scored_by_the_start_of_an_id(germline, made):
     folder = made / "gym"
     with Store.open(folder) as store:
         who = next(s.id for s in store.scores() if s.id != store.reports()[-1].champion)
-    whole, short = (evaluated(germline, f"{folder}:{n}", "--episodes", 2) for n in (who, who[:6]))
+    given = ("--episodes", 2, "--workers", 1)
+    whole, short = (evaluated(germline, f"{folder}:{name}", *given) for name in (who, who[:6]))
     assert whole == short
     assert whole["id"] == who
 
@@ -178,20 +180,14 @@ def test_a_film_has_the_score_of_eval(name, germline, made, tmp_path):
     assert len(shapes) == score["steps"][0] + 1
 
 
-COUNT = "import imageio, sys; print(*(p.shape for p in imageio.get_reader(sys.argv[1])), sep='\\n')"
-
-
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # pipes of imageio
 @pytest.mark.parametrize("name", ["gym", "functional"])
-def test_an_mp4_has_a_picture_per_step(name, made, tmp_path):
-    """In processes of their own, since ffmpeg is started by a fork."""
+def test_an_mp4_has_a_picture_per_step(name, germline, made, tmp_path):
     out = tmp_path / "film.mp4"
-    command = [sys.executable, "-m", "germline", "play", made / name, "--cap", "7", "--out", out]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    said = ok((done.returncode, done.stdout, done.stderr))
+    said = ok(germline("play", made / name, "--cap", 7, "--out", out))
     assert said.splitlines()[0] == "episode 0: score 7 in 7 steps"
     assert [path.name for path in tmp_path.iterdir()] == [out.name]
-    counted = subprocess.run([sys.executable, "-c", COUNT, out], capture_output=True, check=True)
-    assert counted.stdout.decode().splitlines() == ["(428, 600, 3)"] * 8
+    assert pictures(out) == [(428, 600, 3)] * 8
 
 
 def test_a_film_that_is_there_is_replaced_only_if_said(germline, made, tmp_path):
@@ -241,25 +237,33 @@ def read(descriptor):
         parts.append(part)
 
 
-@pytest.mark.parametrize("how", [["--how", "terminal"], []], ids=["said", "by itself"])
-def test_a_terminal_shows_half_blocks_and_gets_its_cursor_back(how, made):
-    terminal, inside = pty.openpty()
-    command = [sys.executable, "-m", "germline", "play", made / "gym", "--cap", "4", *how]
-    with subprocess.Popen(
-        [*map(str, command), "--speed", "1000"],
-        stdin=inside,
-        stdout=inside,
-        stderr=subprocess.PIPE,
-        env=os.environ | {"COLUMNS": "60", "LINES": "23", "TERM": "xterm-256color"},
-    ) as process:
-        os.close(inside)
-        shown = read(terminal)
-        assert process.stderr.read() == b""
-    os.close(terminal)
-    assert process.returncode == 0
-    hidden, visible = "\x1b[?25l", "\x1b[?25h"
-    assert shown.startswith(hidden)
-    assert shown.rindex(visible) > shown.rindex("▀") > shown.rindex(hidden)
+HIDDEN, VISIBLE = "\x1b[?25l", "\x1b[?25h"  # the cursor
+
+
+@pytest.fixture
+def terminal(germline, monkeypatch):
+    """The command line on a terminal: its exit code, what was shown there, and its error."""
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setenv("LINES", "23")
+    monkeypatch.setenv("TERM", "xterm-256color")
+
+    def call(*arguments):
+        outside, inside = pty.openpty()
+        with ThreadPoolExecutor(1) as reader, os.fdopen(inside, "w") as stream:
+            shown = reader.submit(read, outside)
+            with monkeypatch.context() as patch:
+                patch.setattr(sys, "stdout", stream)
+                code, _, err = germline(*arguments)
+        os.close(outside)
+        return code, shown.result(), err
+
+    return call
+
+
+def check_half_blocks(shown):
+    """Four steps of a pole and a cart were drawn, and the cursor is back."""
+    assert shown.startswith(HIDDEN)
+    assert shown.rindex(VISIBLE) > shown.rindex("▀") > shown.rindex(HIDDEN)
     frames = shown.split("\x1b[H")[1:]
     assert len(frames) == 5
     for step, frame in enumerate(frames):
@@ -271,21 +275,38 @@ def test_a_terminal_shows_half_blocks_and_gets_its_cursor_back(how, made):
     assert shown.rstrip().endswith("episode 0: score 4 in 4 steps")
 
 
-def test_a_terminal_gets_its_cursor_back_when_play_fails(made, tmp_path):
+def test_a_terminal_shows_half_blocks_and_gets_its_cursor_back(terminal, made):
+    given = ("play", made / "gym", "--cap", 4, "--how", "terminal", "--speed", 1000)
+    check_half_blocks(ok(terminal(*given)))
+
+
+def test_a_terminal_is_where_the_real_command_plays_by_itself(made):
+    outside, inside = pty.openpty()
+    command = [sys.executable, "-m", "germline", "play", made / "gym", "--cap", "4"]
+    with subprocess.Popen(
+        [*map(str, command), "--speed", "1000"],
+        stdin=inside,
+        stdout=inside,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"COLUMNS": "60", "LINES": "23", "TERM": "xterm-256color"},
+    ) as process:
+        os.close(inside)
+        shown = read(outside)
+        assert process.stderr.read() == b""
+    os.close(outside)
+    assert process.returncode == 0
+    check_half_blocks(shown)
+
+
+def test_a_terminal_gets_its_cursor_back_when_play_fails(terminal, tmp_path):
     """A genome for an environment that draws nothing."""
     spec = policies.make("mlp", {"inputs": 4, "hidden": [4], "outputs": 2})
     egg = Genome(policies.reference("mlp", spec), Birth(1))
     task = TaskRef("functional", {"id": "CartPole-v1", "suite": "gymnax"})
     files.write(tmp_path / "egg.json", GenomeFile(egg, task))
-    terminal, inside = pty.openpty()
-    command = [Path(sys.executable).with_name("germline"), "play", tmp_path / "egg.json"]
-    with subprocess.Popen(command, stdout=inside, stderr=subprocess.PIPE) as process:
-        os.close(inside)
-        shown = read(terminal)
-        error = process.stderr.read().decode()
-    os.close(terminal)
-    assert process.returncode == 2
-    assert shown.rindex("\x1b[?25h") > shown.rindex("\x1b[?25l")
+    code, shown, error = terminal("play", tmp_path / "egg.json")
+    assert code == 2
+    assert shown.rindex(VISIBLE) > shown.rindex(HIDDEN)
     assert error.startswith("germline: pictures: ")
     assert error.endswith("; germline play --how text needs none\n")
 

@@ -21,29 +21,43 @@ SUPPORT = Path(__file__).parent.parent / "support"
 CONTROL = [chr(code) for code in [*range(32), 127, *range(128, 160)] if chr(code) != "\n"]
 
 
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    """An empty folder, and an environment that speaks of a terminal where there is none."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FORCE_COLOR", "")
+    monkeypatch.setenv("TERM", "xterm-256color")
+
+
 @pytest.fixture
-def train(tmp_path):
-    """The real command in a pipe, in an empty folder; give its output and error."""
+def train(germline, tmp_path):
+    """Train, not at a terminal; give the output and the error."""
 
     def call(*arguments):
         write(tmp_path / "spec.toml")
-        done = subprocess.run(
-            [sys.executable, "-m", "germline", "train", "spec.toml", "--trust", *arguments],
-            cwd=tmp_path,
-            env=os.environ
-            | {"PYTHONPATH": str(SUPPORT), "FORCE_COLOR": "", "TERM": "xterm-256color"},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        return done.stdout, done.stderr
+        code, out, err = germline("train", "spec.toml", "--trust", *arguments)
+        assert code == 0
+        return out, err
 
     return call
 
 
-@pytest.mark.parametrize("mode", [[], ["--plain"], ["--json"], ["--quiet"]], ids=str)
-def test_a_pipe_gets_no_control_codes(mode, train):
+@pytest.mark.parametrize("mode", [["--plain"], ["--json"], ["--quiet"]], ids=str)
+def test_without_a_terminal_there_are_no_control_codes(mode, train):
     for text in train(*mode):
+        assert not [c for c in text if c in CONTROL]
+
+
+def test_the_real_command_writes_no_control_codes_into_a_pipe(tmp_path):
+    write(tmp_path / "spec.toml")
+    done = subprocess.run(
+        [sys.executable, "-m", "germline", "train", "spec.toml", "--trust"],
+        env=os.environ | {"PYTHONPATH": str(SUPPORT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    for text in (done.stdout, done.stderr):
         assert not [c for c in text if c in CONTROL]
 
 

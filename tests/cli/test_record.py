@@ -1,8 +1,6 @@
 """Films: their captions, their bytes, and those of a run's champions."""
 
 import shutil
-import subprocess
-import sys
 
 import imageio
 import numpy as np
@@ -15,6 +13,7 @@ from germline.tasks.film import Shot
 from runs import CARTPOLE, FROSTBITE, digest, run, small
 
 STRIP = films.HEIGHT
+PIPES = pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # imageio's, of ffmpeg
 
 
 @pytest.fixture(scope="module")
@@ -95,18 +94,14 @@ def test_a_gif_keeps_every_colour_and_the_pace():
 
 
 @pytest.mark.slow
+@PIPES
 @pytest.mark.parametrize("ending", [".mp4", ".webm"])
-def test_ffmpeg_writes_the_same_bytes_twice(ending, made, tmp_path):
-    """In processes of their own, since ffmpeg is started by a fork."""
+def test_ffmpeg_writes_the_same_bytes_twice(ending, germline, made, tmp_path):
     paths = [tmp_path / f"{name}{ending}" for name in ("one", "two")]
     for path in paths:
-        command = ["-m", "germline", "play", made / "atari", "--out", path]
-        done = subprocess.run([sys.executable, *command], capture_output=True, check=False)
-        assert (done.returncode, done.stderr) == (0, b"")
+        ok(germline("play", made / "atari", "--out", path))
     assert paths[0].read_bytes() == paths[1].read_bytes()
-    program = f"import imageio; print([p.shape for p in imageio.get_reader({str(paths[0])!r})])"
-    read = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
-    assert read.stdout.decode().strip() == str([(210 + STRIP, 160, 3)] * 9)
+    assert [picture.shape for picture in seen(paths[0])] == [(210 + STRIP, 160, 3)] * 9
 
 
 def champions(folder):
@@ -137,14 +132,13 @@ def test_record_films_every_nth_champion_and_the_last(germline, made, tmp_path):
     assert content(folder / "media") != kept
 
 
-def test_record_writes_mp4_where_it_is_told(made, tmp_path):
-    command = ["record", made / "atari", "--every", "9", "--ending", "mp4", "--out", tmp_path / "m"]
-    done = subprocess.run(
-        [sys.executable, "-m", "germline", *command, "--cap", "3"], capture_output=True, check=False
-    )
-    assert (done.returncode, done.stderr) == (0, b"")
+@PIPES
+def test_record_writes_mp4_where_it_is_told(germline, made, tmp_path):
+    out = tmp_path / "m"
+    given = ("--every", 9, "--ending", "mp4", "--out", out, "--cap", 3)
+    ok(germline("record", made / "atari", *given))
     names = champions(made / "atari")
-    assert sorted(path.name for path in (tmp_path / "m").iterdir()) == [
+    assert sorted(path.name for path in out.iterdir()) == [
         f"generation-00000{n}-{names[n]}.mp4" for n in (0, 4)
     ]
     assert not (made / "atari" / "media").exists()

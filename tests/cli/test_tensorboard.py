@@ -14,7 +14,7 @@ from germline.cli.output import tensorboard as board
 from germline.run.store import Store
 from runs import CARTPOLE, FROSTBITE, digest, run, small, write
 
-ATARI = FROSTBITE | {"arithmetic": "exact", "stop": {"generations": 5}}
+ATARI = FROSTBITE | {"stop": {"generations": 5}}
 
 
 def read(folder):

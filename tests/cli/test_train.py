@@ -1,4 +1,4 @@
-"""`germline train`, `resume` and `fork` as programs: signals, kills, trust."""
+"""`germline train`, `resume` and `fork`: from a spec on, and past signals, kills and mistrust."""
 
 import os
 import signal
@@ -17,28 +17,30 @@ SUPPORT = Path(__file__).parent.parent / "support"
 COMMAND = [sys.executable, "-m", "germline"]
 
 
-@pytest.fixture
-def environment(tmp_path):
-    """Where `games` can be imported, and its notes written."""
-    return os.environ | {"PYTHONPATH": str(SUPPORT), "NOTES": str(tmp_path / "notes")}
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    """An empty folder, to begin in and to note in what `noted` has played."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NOTES", str(tmp_path / "notes"))
 
 
 @pytest.fixture
-def germline(tmp_path, environment):
-    """The real command, in an empty folder; give its exit code, output and error."""
-
-    def call(*arguments):
-        done = subprocess.run(
-            [*COMMAND, *map(str, arguments)],
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        return done.returncode, done.stdout, done.stderr
-
-    return call
+def training(tmp_path):
+    """The real command at work on a run without an end, once it has finished a generation."""
+    write(tmp_path / "spec.toml", {"task.name": "noted", "stop": {}})
+    with subprocess.Popen(
+        [*COMMAND, "train", "spec.toml", "--trust", "--out", "run"],
+        env=os.environ | {"PYTHONPATH": str(SUPPORT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stdout.readline().startswith("run: small")
+            assert process.stdout.readline().startswith("generation     0")
+            yield process
+        finally:
+            process.kill()
 
 
 def test_a_run_from_spec_to_fork(germline, tmp_path):
@@ -84,23 +86,10 @@ def test_the_form_without_generations_is_chosen_by_an_option(germline, tmp_path)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_ends_a_run_that_can_be_gone_on_with(
-    number, code, germline, tmp_path, environment
-):
-    write(tmp_path / "spec.toml", {"task.name": "noted", "stop": {}})
-    with subprocess.Popen(
-        [*COMMAND, "train", "spec.toml", "--trust", "--out", "run"],
-        cwd=tmp_path,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdout.readline().startswith("run: small")
-        assert process.stdout.readline().startswith("generation     0")
-        process.send_signal(number)
-        out, err = process.communicate()
-    assert (process.returncode, err) == (code, "")
+def test_a_signal_ends_a_run_that_can_be_gone_on_with(number, code, training, germline, tmp_path):
+    training.send_signal(number)
+    out, err = training.communicate()
+    assert (training.returncode, err) == (code, "")
     last = out.splitlines()[-1]
     assert last.startswith("run: stopped in generation ")
     assert last.endswith(", nothing is lost. Go on with: germline resume run --trust")
@@ -116,17 +105,9 @@ def test_a_signal_ends_a_run_that_can_be_gone_on_with(
     assert digest(tmp_path / "run") == undisturbed
 
 
-def test_a_killed_run_can_be_gone_on_with(germline, tmp_path, environment):
-    write(tmp_path / "spec.toml", {"task.name": "noted", "stop": {}})
-    with subprocess.Popen(
-        [*COMMAND, "train", "spec.toml", "--trust", "--out", "run"],
-        cwd=tmp_path,
-        env=environment,
-        stdout=subprocess.PIPE,
-    ) as process:
-        assert process.stdout.readline().startswith(b"run: small")
-        assert process.stdout.readline().startswith(b"generation     0")
-        process.kill()
+def test_a_killed_run_can_be_gone_on_with(training, germline, tmp_path):
+    training.kill()
+    training.communicate()
     with Store.open(tmp_path / "run") as store:
         generations = store.totals().generations + 1
     ok(germline("resume", "run", "--set", f"stop.generations={generations}", "--trust"))
@@ -147,23 +128,25 @@ def test_a_change_that_is_refused_is_not_kept(arguments, germline, tmp_path):
 TASK = "from germline import tasks\n\n@tasks.register('mine')\ndef mine(policy, seed): return 1.0\n"
 
 
-def test_a_module_beside_the_spec_is_found_if_trusted(germline, tmp_path):
+# The installed command, since `python -m` itself looks in the current folder.
+INSTALLED = [Path(sys.executable).with_name("germline"), "train", "spec.toml", "--out", "made"]
+ON_ONE_PROCESS = ["--backend", "processes", "--workers", "1"]
+
+
+def test_a_module_beside_the_spec_is_found_if_trusted(tmp_path):
+    """By the command, which reads the spec, and by its worker, which plays the task."""
     write(tmp_path / "spec.toml", {"imports": ["mine"], "task": {"name": "mine"}})
     (tmp_path / "mine.py").write_text(TASK)
-    for backend in ("serial", "processes"):
-        out = germline("train", "spec.toml", "--trust", "--backend", backend, "--out", backend)
-        assert out[0] == 0, out
+    command = [*INSTALLED, *ON_ONE_PROCESS, "--trust"]
+    done = subprocess.run(command, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_nothing_of_the_current_folder_is_run_without_trust(tmp_path):
     write(tmp_path / "spec.toml", CARTPOLE)
     for name in ("ctypes", "queue", "msgspec", "games"):
         (tmp_path / f"{name}.py").write_text("open('run', 'w')\n")
-    # The installed command, since `python -m` itself looks in the current folder.
-    command = [Path(sys.executable).with_name("germline"), "train", "spec.toml", "--out", "made"]
-    done = subprocess.run(
-        [*command, "--backend", "processes"], cwd=tmp_path, capture_output=True, check=False
-    )
+    done = subprocess.run([*INSTALLED, *ON_ONE_PROCESS], capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
     assert not (tmp_path / "run").exists()
 
@@ -175,8 +158,6 @@ def test_it_runs_as_the_first_process_of_a_container(tmp_path):
     if subprocess.run([*alone, "true"], capture_output=True, check=False).returncode:
         assert os.environ.get("CI") != "true", "unshare is not permitted"
         pytest.skip("unshare is not permitted; run as root")
-    command = [sys.executable, "-m", "germline", "train", "spec.toml", "--backend", "processes"]
-    done = subprocess.run(
-        [*alone, *command], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    command = [*alone, *INSTALLED, *ON_ONE_PROCESS]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""`germline worker` and `germline status` as programs: what they say, and how they end."""
+"""`germline worker` and `germline status`: what they say, and how they end."""
 
 import json
 import os
@@ -10,6 +10,7 @@ import pytest
 
 import engines
 import servers
+from commands import ok, refused
 from conformance.test_backends import RUNS, requests_of, resolved
 from engines import OfGrpc, until
 from germline.address import Address
@@ -18,15 +19,20 @@ from germline.backends.grpc import Grpc
 
 
 def program(*words, **environment):
-    words = [sys.executable, "-m", "germline", *map(str, words)]
-    inherited = {name: value for name, value in os.environ.items() if "GERMLINE" not in name}
     return subprocess.Popen(
-        words,
-        env={**inherited, "PYTHONPATH": str(engines.SUPPORT), **environment},
+        [sys.executable, "-m", "germline", *map(str, words)],
+        env={**os.environ, "PYTHONPATH": str(engines.SUPPORT), **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(monkeypatch):
+    """Nothing in the environment says where a master is."""
+    for name in [name for name in os.environ if "GERMLINE" in name]:
+        monkeypatch.delenv(name)
 
 
 def ended(process):
@@ -67,29 +73,23 @@ def test_it_goes_when_there_is_nothing_to_do():
         (["redis://127.0.0.1", "--insecure"], "--authority and --insecure are for grpc"),
     ],
 )
-def test_a_mistake_is_one_sentence(words, sentence):
-    code, out, err = ended(program("worker", *words))
-    assert (code, out) == (2, "")
-    assert err.startswith("germline: ")
-    assert sentence in err
-    assert err.count("\n") == 1
+def test_a_mistake_is_one_sentence(words, sentence, germline):
+    assert sentence in refused(germline("worker", *words))
 
 
-def test_it_is_refused_without_the_token(master):
-    code, _, err = ended(program("worker", master.url, "--trust", "--quiet"))
-    assert code == 2
-    assert err == f"germline: {master.url}: the token is missing or wrong\n"
+def test_it_is_refused_without_the_token(master, germline):
+    said = refused(germline("worker", master.url, "--trust", "--quiet"))
+    assert said == f"{master.url}: the token is missing or wrong"
 
 
-def test_it_works_says_so_and_drains(master):
+def test_it_works_says_so_and_drains(master, germline, monkeypatch):
+    monkeypatch.setenv("GERMLINE_TOKEN", "secret")
     worker = program(
         "worker", "--processes", 1, "--trust", GERMLINE_URL=master.url, GERMLINE_TOKEN="secret"
     )
     until(lambda: master.workers(), "it has joined")
-    asked = ["status", master.url]
-    code, out, err = ended(program(*asked, "--json", GERMLINE_TOKEN="secret"))
-    assert (code, err) == (0, "")
-    assert json.loads(out)["workers"][0]["slots"] == 1
+    status = json.loads(ok(germline("status", master.url, "--json")))
+    assert status["workers"][0]["slots"] == 1
     requests = requests_of(master.run)
     found, sent = [], False
     for answers in Dispatcher(master).run(requests):
@@ -105,8 +105,7 @@ def test_it_works_says_so_and_drains(master):
             break
     else:
         pytest.fail("it answered all at once")
-    code, out, err = ended(program(*asked, GERMLINE_TOKEN="secret"))
-    assert (code, err) == (0, "")
+    out = ok(germline("status", master.url))
     assert "nobody has joined" in out
     assert "generation 0: " in out
 
@@ -134,7 +133,5 @@ def test_so_many_and_no_more():
 
 
 @pytest.mark.parametrize("url", ["redis://127.0.0.1", "amqp://127.0.0.1"])
-def test_a_broker_has_no_status(url):
-    code, _, err = ended(program("status", url))
-    assert code == 2
-    assert "has no master to ask" in err
+def test_a_broker_has_no_status(url, germline):
+    assert "has no master to ask" in refused(germline("status", url))

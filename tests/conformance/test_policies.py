@@ -25,6 +25,7 @@ def test_in_half_precision(name):
     policies.check(spec, arithmetic="bfloat16", context=context_of(spec))
 
 
+@pytest.mark.numerics
 @pytest.mark.parametrize("name", patient(EXACT, (*LARGE, "conv same")))
 def test_in_integers(name):
     policies.check(spec_of(name, exact=True), arithmetic="exact")

@@ -2,16 +2,13 @@
 
 import math
 import os
-import random
 import shutil
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 
-import msgspec
 import numpy as np
 import pytest
 from msgspec.json import encode as json
 
-from germline.backends import Serial
 from germline.dashboard.answers import about_individual, about_run
 from germline.dashboard.answers.about_all_runs import Table, gallery
 from germline.dashboard.evaluations import Index
@@ -20,7 +17,7 @@ from germline.errors import InputError
 from germline.run import history, loop, prune
 from germline.run import spec as specs
 from germline.run.store import Store
-from runs import ALGORITHMS, begin, go_on, golden_store, run, small
+from runs import ALGORITHMS, Late, begin, go_on, golden_store, run, small
 
 
 @pytest.fixture(scope="module")
@@ -152,12 +149,10 @@ def test_what_is_not_finished_or_not_recorded_is_refused(library):
 
 
 def test_behaviours_can_be_drawn(tmp_path):
-    spec = {"stop.generations": 2, "task": {"name": "maze", "limit": 20}}
-    spec |= {"imports": [], "policy": {"name": "mlp", "hidden": [4]}}
-    run(tmp_path / "maze", small(spec))
+    run(tmp_path / "placed", small({"stop.generations": 2, "task.name": "placed"}))
     library = Library(tmp_path)
-    found = asked(library, "maze", about_run.population, 1, "behaviour.0", "behaviour.1")
-    with Store.open(tmp_path / "maze") as store:
+    found = asked(library, "placed", about_run.population, 1, "behaviour.0", "behaviour.1")
+    with Store.open(tmp_path / "placed") as store:
         behaviours = [result.behaviour for result in store.results(1, 0)]
     assert list(zip(found.x, found.y, strict=True)) == [b[:2] for b in behaviours]
     assert f"behaviour.{len(behaviours[0])}" not in found.names
@@ -263,22 +258,6 @@ def test_a_run_that_goes_on_is_read_on(tmp_path):
         assert columns["generation"] == list(range(generations))
     whole = Library(tmp_path)
     assert asked(whole, "run", about_run.bands, 100).columns == columns
-
-
-class Late(Serial):
-    """Four hands, any of which may be the next to be done."""
-
-    def __init__(self):
-        super().__init__(trust=True)
-        self.random = random.Random(5)
-
-    def results(self, timeout):
-        self._batches.rotate(self.random.randrange(8))
-        yield from super().results(timeout)
-
-    def workers(self):
-        (status,) = super().workers()
-        return [msgspec.structs.replace(status, slots=4)]
 
 
 def test_without_a_barrier_a_generation_is_what_arrived_in_it(tmp_path):

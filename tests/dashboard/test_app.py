@@ -40,9 +40,15 @@ def client(folder, players=None, **options):
     return TestClient(made, base_url=host, raise_server_exceptions=False)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def browser(made):
     return client(made)
+
+
+@pytest.fixture(scope="module")
+def stranger(made):
+    """Who does not know the token."""
+    return client(made, token=TOKEN)
 
 
 def keys(browser):
@@ -162,22 +168,22 @@ def test_who_asks_for_too_much_is_told_to_wait(browser, made):
         ("/api/login", iter([b'{"token": ""}'])),
     ],
 )
-def test_what_is_too_large_is_refused_before_it_is_read(made, path, body):
-    answer = client(made, token=TOKEN).post(path, content=body)
+def test_what_is_too_large_is_refused_before_it_is_read(stranger, path, body):
+    answer = stranger.post(path, content=body)
     assert answer.status_code == 413
     assert "The request is too large, or of unknown length" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "", "[", "192.0.2.7"])
-def test_other_hosts_are_refused(made, host):
-    answer = client(made).get("/api/runs", headers={"Host": host})
+def test_other_hosts_are_refused(browser, host):
+    answer = browser.get("/api/runs", headers={"Host": host})
     assert answer.status_code == 403
     assert "Host" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:9", "127.0.0.1:8420", "[::1]:8420"])
-def test_this_machine_is_known_by_its_names(made, host):
-    assert client(made).get("/api/runs", headers={"Host": host}).status_code == 200
+def test_this_machine_is_known_by_its_names(browser, host):
+    assert browser.get("/api/runs", headers={"Host": host}).status_code == 200
 
 
 def test_served_to_others_numbers_and_given_names_are_known(made):

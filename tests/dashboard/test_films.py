@@ -34,7 +34,16 @@ ENDLESS = TaskRef("gym", {"id": "Pendulum-v1", "options": {"max_episode_steps": 
 
 
 @pytest.fixture(scope="module")
-def players():
+def cache(tmp_path_factory):
+    """Where players would keep what is large, such as a table of noise."""
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(folder))
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def players(cache):
     # A player must outlive the thread in which the pool was made.
     with ThreadPoolExecutor(1) as elsewhere:
         made = elsewhere.submit(Players, 1, per_minute=10_000).result()
@@ -257,37 +266,46 @@ def test_the_film_that_was_not_watched_for_longest_makes_room(players, cartpole,
     b"".join(players.film(folder, name, 2, run="two"))
 
 
-def test_films_that_are_left_standing_make_room_and_none_stays_after_its_reader(monkeypatch):
-    with Players(1) as players:
-        standing = players.film_of_file(sent())
-        until(lambda: standing._reel.done, "the film is made")
-        monkeypatch.setattr(pool, "HELD", standing._reel.size - 1)
-        with pytest.raises(Busy, match="nobody has watched to the end"):
-            players.film_of_file(sent())
-        monkeypatch.setattr(pool, "IDLE", 0.0)
-        again = b"".join(players.film_of_file(sent()))
-        assert b"".join(standing) == b""
-        # What was read is gone with its reader, though nothing else is asked.
-        until(
-            lambda: not [reel for reel in players._reels if reel.size == len(again)], "it is gone"
-        )
+def held(players):
+    """The bytes of all films that are kept or watched."""
+    return sum(reel.size for reel in players._reels)
 
 
-def test_so_many_files_may_be_played_or_wait():
-    with Players(2) as players:
-        readers = [players.film_of_file(b"") for _ in range(pool.FILES)]
-        with pytest.raises(Busy, match="2 files are being played or wait"):
-            players.film_of_file(b"")
-        assert len([b"".join(reader) for reader in readers]) == pool.FILES
-        until(lambda: players._files == 0, "both are done")
+def test_films_that_are_left_standing_make_room_and_none_stays_after_its_reader(
+    players, monkeypatch
+):
+    standing = players.film_of_file(sent())
+    until(lambda: standing._reel.done, "the film is made")
+    monkeypatch.setattr(pool, "HELD", held(players) - 1)
+    with pytest.raises(Busy, match="nobody has watched to the end"):
+        players.film_of_file(sent())
+    monkeypatch.setattr(pool, "IDLE", 0.0)
+    again = b"".join(players.film_of_file(sent()))
+    assert b"".join(standing) == b""
+    # What was read is gone with its reader, though nothing else is asked.
+    until(lambda: not [reel for reel in players._reels if reel.size == len(again)], "it is gone")
 
 
-def test_so_many_may_wait():
-    with Players(1, waiting=1) as players:
-        readers = [players.film_of_file(b"") for _ in range(2)]
-        with pytest.raises(Busy, match="ask again in 5 s"):
-            players.film_of_file(b"")
-    assert [detail(reader) for reader in readers] == ["the dashboard was closed"] * 2
+def test_so_many_files_may_be_played_or_wait(players):
+    readers = [players.film_of_file(endless()) for _ in range(pool.FILES)]
+    with pytest.raises(Busy, match="2 files are being played or wait"):
+        players.film_of_file(b"")
+    for reader in readers:
+        reader.close()
+    until(lambda: players._files == 0, "both are done")
+    for _ in range(pool.FILES):
+        assert detail(players.film_of_file(b"")).startswith("the file: ")
+    until(lambda: players._files == 0, "both are done")
+
+
+def test_so_many_may_wait(cartpole):
+    with Players(1, waiting=2) as players:
+        readers = [players.film(*cartpole, seed=seed) for seed in range(3)]
+        with pytest.raises(
+            Busy, match="3 films and files are being made or wait; ask again in 5 s"
+        ):
+            players.film(*cartpole, seed=3)
+    assert [detail(reader) for reader in readers] == ["the dashboard was closed"] * 3
 
 
 def test_so_many_requests_a_minute():
@@ -302,7 +320,8 @@ def test_another_player_is_started_when_all_are_busy(cartpole):
     with Players(2) as players:
         reader = players.film_of_file(endless())
         first_shot(reader)
-        assert len(players.pids) == 1
+        (busy,) = players.pids
+        os.kill(busy, signal.SIGSTOP)  # it is in the middle of its film until the end
         assert players.weights(*cartpole)[1] == 30
         assert len(players.pids) == 2
 
@@ -382,15 +401,13 @@ def test_a_policy_that_is_not_registered_is_refused(players):
     assert "the file: " in detail(players.film_of_file(data))
 
 
-def test_a_file_does_not_make_a_table_of_a_gigabyte(players, tmp_path, monkeypatch):
+def test_a_file_does_not_make_a_table_of_a_gigabyte(players, cache):
     genome = files.from_json(sent()).genome
     root = Foreign("uber", Slices(0, ()), "0" * 64)
     file = GenomeFile(Genome(genome.policy, root), CARTPOLE)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    with Players(1) as others:
-        said = detail(others.film_of_file(files.to_json(file).encode()))
+    said = detail(players.film_of_file(files.to_json(file).encode()))
     assert "table of noise" in said
-    assert not list(tmp_path.rglob("noise*"))
+    assert not list(cache.rglob("noise*"))
 
 
 def test_the_dashboards_side_does_not_import_jax():

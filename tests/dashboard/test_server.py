@@ -5,14 +5,12 @@ import os
 import signal
 import socket
 import ssl
-import subprocess
-import sys
 import urllib.error
 import urllib.request
 
 import pytest
 
-from commands import content
+from commands import content, refused
 from dashboards import TLS, dashboard
 from engines import until
 from germline.dashboard import server
@@ -43,12 +41,16 @@ def asked(url, token=None, context=None):
             return error.code, error.read()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_serves_until_a_signal_and_changes_nothing(folder, number):
+@pytest.mark.parametrize(
+    ("number", "token"), [(signal.SIGINT, None), (signal.SIGTERM, "word")], ids=["open", "token"]
+)
+def test_it_serves_until_a_signal_and_changes_nothing(folder, number, token):
+    """Everybody on this machine, or those who know the token of the environment."""
     before = content(folder)
-    with dashboard(folder) as (process, url):
+    with dashboard(folder, environment=token and {"GERMLINE_TOKEN": token}) as (process, url):
         assert url.startswith("http://127.0.0.1:")
-        status, answer = asked(f"{url}/api/runs")
+        assert asked(f"{url}/api/runs")[0] == (401 if token else 200)
+        status, answer = asked(f"{url}/api/runs", token)
         assert (status, json.loads(answer)["runs"][0]["name"]) == (200, "cartpole")
         started = until(lambda: children(process.pid), "a player is there")
         process.send_signal(number)
@@ -79,12 +81,6 @@ def test_to_others_it_serves_with_a_token_and_a_certificate(folder, tmp_path):
         assert asked(f"{url}/api/runs", "open-sesame", context)[0] == 200
 
 
-def test_a_token_of_the_environment_counts_here_too(folder):
-    with dashboard(folder, environment={"GERMLINE_TOKEN": "word"}) as (_, url):
-        assert asked(f"{url}/api/runs")[0] == 401
-        assert asked(f"{url}/api/runs", "word")[0] == 200
-
-
 @pytest.mark.parametrize(
     ("host", "token", "certified", "reason"),
     [
@@ -111,22 +107,12 @@ def test_a_certificate_and_its_key_belong_together(tmp_path):
         server.check("::1", None, TLS / "certificate.pem", tmp_path / "key.pem", insecure=False)
 
 
-def refusal(*arguments):
-    """The sentence and the exit code of a dashboard that does not begin."""
-    command = [sys.executable, "-m", "germline", "dashboard", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    assert done.stdout == ""
-    assert done.stderr.count("\n") == 1
-    return done.returncode, done.stderr
-
-
-def test_what_cannot_be_served_is_refused_in_a_sentence(folder, tmp_path):
-    code, text = refusal(tmp_path / "none")
-    assert (code, "is not a folder; runs are begun with" in text) == (2, True)
-    code, text = refusal(folder, "--host", "0.0.0.0")
-    assert (code, "can be reached by others" in text) == (2, True)
+def test_what_cannot_be_served_is_refused_in_a_sentence(folder, germline, tmp_path):
+    said = refused(germline("dashboard", tmp_path / "none"))
+    assert "is not a folder; runs are begun with" in said
+    said = refused(germline("dashboard", folder, "--host", "0.0.0.0"))
+    assert "can be reached by others" in said
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        code, text = refusal(folder, "--port", port)
-    assert code == 2
-    assert f"127.0.0.1:{port}: Address already in use; choose another with --port" in text
+        said = refused(germline("dashboard", folder, "--port", port))
+    assert f"127.0.0.1:{port}: Address already in use; choose another with --port" in said

@@ -40,8 +40,8 @@ HEAD = {"rayStartParams": dict, "template": dict}
 WORKERS = {**HEAD, "groupName": str, "replicas": int, "minReplicas": int, "maxReplicas": int}
 
 
-def checked(command, path):
-    done = subprocess.run([*command, path], capture_output=True, text=True, check=False)
+def checked(command, *paths):
+    done = subprocess.run([*command, *paths], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -53,8 +53,7 @@ def documents(path):
 def test_dockerfiles(deployments):
     images = [*deployments.glob("*/Dockerfile"), *deployments.glob("*/image/Dockerfile")]
     assert len(images) == 7
-    for path in images:
-        checked([BIN / "hadolint"], path)
+    checked([BIN / "hadolint"], *images)
 
 
 @pytest.mark.parametrize("target", ["kubernetes", "kubernetes-rabbitmq", "kuberay"])

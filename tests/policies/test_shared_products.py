@@ -8,6 +8,8 @@ from germline import Birth, Decoder, Gene, Genome, policies
 from germline.errors import InputError
 from networks import context_of, observations, patient, play, random_weights, spec_of
 
+pytestmark = pytest.mark.numerics
+
 NAMES = ["mlp", "dqn valid", "gru", "conv-lstm normalised", "memory", "ensemble", "mlp normalised"]
 
 play_all = jax.jit(lambda group, obs, carry: group(obs, carry))

@@ -1,5 +1,6 @@
 """Every example runs as it is written, and so does the Python of the pages."""
 
+import os
 import re
 import subprocess
 import sys
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from commands import ok, on_one_core
 from germline import paper, policies, presets, tasks
 from networks import patient
 
@@ -17,7 +19,11 @@ EXAMPLES = {path.stem: path for path in sorted((ROOT / "examples").glob("*.py"))
 @pytest.mark.parametrize("example", patient(EXAMPLES, {"ask_tell", "own_policy", "train"}))
 def test_example(example, tmp_path):
     command = [sys.executable, EXAMPLES[example]]
-    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    usual = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+    with on_one_core():
+        result = subprocess.run(
+            command, cwd=tmp_path, env=usual, capture_output=True, text=True, check=False
+        )
     assert result.returncode == 0, result.stdout + result.stderr
     assert [path.name for path in tmp_path.iterdir()] in ([], ["runs"])
 
@@ -33,9 +39,10 @@ def preset_cases():
     return patient(presets.names(), slow)
 
 
+@pytest.mark.filterwarnings("ignore:builtin type Swig:DeprecationWarning")  # of Box2D
 @pytest.mark.parametrize("preset", preset_cases())
-def test_preset(preset, tmp_path):
-    """A generation of eight, by the real command."""
+def test_preset(preset, germline, tmp_path):
+    """A generation of eight."""
     few = ["algorithm.population=8", "stop.generations=1"]
     spec = presets.read(preset)
     if spec.task["name"] == "atari":  # whole episodes of large networks would take minutes
@@ -43,12 +50,10 @@ def test_preset(preset, tmp_path):
         fewer = own.get(spec.algorithm["name"], ["candidates=2", "candidate_episodes=2"])
         few += ["task.limit=20", *(f"algorithm.{setting}" for setting in fewer)]
     changes = [part for setting in few for part in ("--set", setting)]
-    arguments = ["train", preset, "--out", tmp_path / "run", *changes]
-    command = [sys.executable, "-m", "germline", *arguments, "--backend", "serial"]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stdout + result.stderr
-    assert "generation     0" in result.stdout
-    assert "\x1b" not in result.stdout
+    given = ["train", preset, "--out", tmp_path / "run", *changes, "--backend", "serial"]
+    out = ok(germline(*given))
+    assert "generation     0" in out
+    assert "\x1b" not in out
 
 
 DOCS = ROOT / "docs"
@@ -62,5 +67,6 @@ def test_page(page, monkeypatch, tmp_path):
     for room in (policies, tasks):
         monkeypatch.setattr(room.registry, "_registry", dict(room.registry._registry))
     names = {}
-    for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
-        exec(block, names)
+    with on_one_core():
+        for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
+            exec(block, names)

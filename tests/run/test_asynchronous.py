@@ -9,6 +9,7 @@ import sys
 import time
 from contextlib import closing
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import pytest
@@ -24,7 +25,7 @@ from germline.messages import Evaluation, Frozen, encode
 from germline.run import fork, history, loop, recall
 from germline.run import spec as specs
 from germline.run.store import Store
-from runs import begin, digest, go_on
+from runs import Late, begin, digest, go_on
 
 SUPPORT = Path(__file__).parent.parent / "support"
 POPULATION = 10
@@ -57,11 +58,27 @@ def spec(changes=None):
     return specs.parse(SMALL, changes)
 
 
-def on_processes(folder, changes=None, **watching):
-    """Go on with a run on two processes."""
-    resolved = specs.resolve(specs.read(folder / "spec.toml", changes), trust=True)
-    with Processes(2, trust=True) as backend:
-        return loop.evolve(folder, resolved, backend, **watching)
+def on_processes(count):
+    """As many processes as an engine; a process takes seconds to start."""
+    return Processes(count, trust=True)
+
+
+class Watched(NamedTuple):
+    """A run from beginning to end, how it ended, and what was heard of it meanwhile."""
+
+    folder: Path
+    outcome: loop.Ending
+    heard: list
+    moments: list
+
+
+def watched(folder, backend, changes=None):
+    begin(folder, spec(changes))
+    heard, moments = [], []
+    outcome = go_on(
+        folder, backend=backend, listener=lambda *both: heard.append(both), ticker=moments.append
+    )
+    return Watched(folder, outcome, heard, moments)
 
 
 @pytest.fixture(autouse=True)
@@ -75,15 +92,26 @@ def notes(tmp_path, monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory):
+def by_processes(tmp_path_factory):
     """A run that two processes made; not to be changed."""
     folder = tmp_path_factory.mktemp("finished") / "run"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NOTES", str(folder.with_name("notes")))
         patch.syspath_prepend(SUPPORT)
-        begin(folder, spec())
-        assert on_processes(folder).reason == "generations 6 of 6"
-    return folder
+        return watched(folder, on_processes(2))
+
+
+@pytest.fixture(scope="module")
+def finished(by_processes):
+    """The folder of that run."""
+    assert by_processes.outcome.reason == "generations 6 of 6"
+    return by_processes.folder
+
+
+@pytest.fixture(scope="module")
+def with_statistics(tmp_path_factory):
+    """A run that normalises what it sees, made by two hands; not to be changed."""
+    return watched(tmp_path_factory.mktemp("statistics") / "run", Late(2), CARTPOLE)
 
 
 def log(folder):
@@ -140,18 +168,14 @@ def proven(folder):
     return requests
 
 
-@pytest.mark.parametrize("changes", [{}, CARTPOLE], ids=["noted", "CartPole"])
-def test_a_run_is_what_its_arrivals_say(changes, tmp_path):
-    folder = begin(tmp_path / "run", spec(changes))
-    seen, moments = [], []
-    outcome = on_processes(
-        folder, listener=lambda report, totals: seen.append((report, totals)), ticker=moments.append
-    )
+@pytest.mark.parametrize("run", ["by_processes", "with_statistics"])
+def test_a_run_is_what_its_arrivals_say(run, request):
+    folder, outcome, seen, moments = request.getfixturevalue(run)
     assert outcome.reason == "generations 6 of 6"
     assert outcome.generation == outcome.totals.generations == 6
     proven(folder)
     with Store.open(folder) as store:
-        assert store.progress() == [(report, totals) for report, totals in seen]
+        assert store.progress() == seen
         counted = [a for a in store.arrivals() if a.result.key.phase == 0]
     # Nobody is evaluated beyond the roll that ends it.
     assert len(counted) == 6 * POPULATION
@@ -190,17 +214,20 @@ def test_a_finished_run_is_left_as_it_is(finished, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("run", "moments"), [(go_on, 5), (on_processes, 8)], ids=["serial", "processes"]
+    ("engine", "moments", "stops"),
+    [(None, 5, 99), (Late, 7, 99), (lambda: on_processes(1), 8, 2)],
+    ids=["serial", "late", "processes"],
 )
-def test_a_run_stopped_again_and_again_loses_nothing(run, moments, tmp_path, notes):
+def test_a_run_stopped_again_and_again_loses_nothing(engine, moments, stops, tmp_path, notes):
     folder = begin(tmp_path / "run", spec())
     before, lines, sessions, ending = [], [], 0, None
     while ending is None or ending.reason is None:
-        seen = set()
-        ending = run(
+        seen, limit = set(), moments if sessions < stops else 999
+        ending = go_on(
             folder,
+            backend=engine and engine(),
             ticker=lambda moment, seen=seen: seen.add(moment._replace(seconds=0.0, cost=0.0)),
-            stopped=lambda seen=seen: len(seen) >= moments,
+            stopped=lambda seen=seen, limit=limit: len(seen) >= limit,
         )
         arrivals, sessions = log(folder), sessions + 1
         assert arrivals[: len(before)] == before
@@ -251,7 +278,7 @@ def test_a_killed_run_goes_on_from_its_last_arrival(tmp_path, notes):
         assert not {line for a in before for line in known[a.result.key]} & set(fresh)
         before, lines = arrivals, lines + fresh
     last = 1 + len(before) // POPULATION
-    assert on_processes(folder, {"stop.generations": last}).generation == last
+    assert go_on(folder, {"stop.generations": last}).generation == last
     assert log(folder)[: len(before)] == before
     proven(folder)
 
@@ -333,9 +360,8 @@ def test_a_generation_whose_report_was_lost_is_reported_again(finished, tmp_path
         assert store.reports() == wanted
 
 
-def test_any_individual_that_ever_lived_can_be_recalled(tmp_path):
-    folder = begin(tmp_path / "run", spec(CARTPOLE | {"stop.generations": 4}))
-    on_processes(folder)
+def test_any_individual_that_ever_lived_can_be_recalled(with_statistics, tmp_path):
+    folder = with_statistics.folder
     _, requests, _, blobs, _ = replay(folder)
     for request in requests.values():
         if request.key.phase:
@@ -375,9 +401,7 @@ class Twice(Serial):
 
 def test_the_first_answer_counts(tmp_path):
     folder = begin(tmp_path / "run", spec())
-    resolved = specs.resolve(specs.read(folder / "spec.toml"), trust=True)
-    with Twice(trust=True) as backend:
-        loop.evolve(folder, resolved, backend)
+    go_on(folder, backend=Twice(trust=True))
     proven(folder)
 
 
@@ -398,8 +422,6 @@ def test_about_one_population_is_under_way(tmp_path):
                 yield event
 
     changes = {"task.name": "positive", "algorithm.population": 40, "stop.generations": 20}
-    folder = begin(tmp_path / "run", spec(changes))
-    resolved = specs.resolve(specs.read(folder / "spec.toml"), trust=True)
-    with Counting(trust=True) as backend:
-        loop.evolve(folder, resolved, backend)
+    backend = Counting(trust=True)
+    go_on(begin(tmp_path / "run", spec(changes)), backend=backend)
     assert 20 <= backend.most <= 42

@@ -1,9 +1,13 @@
 """A whole Atari run in exact arithmetic, pinned: what every machine must give."""
 
+import pytest
+
 from germline.backends import Serial
 from germline.run import loop
 from germline.run import spec as specs
 from germline.run.store import Store
+
+pytestmark = pytest.mark.numerics
 
 SPEC = {
     "seed": 3,

@@ -5,10 +5,9 @@ from germline.backends import Serial
 from germline.backends.protocols import WorkerStatus
 from germline.errors import InputError
 from germline.messages import Evaluation
-from germline.run import loop, machine
-from germline.run import spec as specs
+from germline.run import machine
 from germline.run.store import Store
-from runs import ALGORITHMS, FROSTBITE, LONG, after, begin, digest, go_on, rows, run, small
+from runs import ALGORITHMS, LONG, after, begin, digest, go_on, rows, run, small
 
 
 @pytest.mark.parametrize(
@@ -238,13 +237,12 @@ class Liar(Serial):
 def test_an_audit_finds_who_is_wrong_and_takes_its_answers_back(tmp_path, monkeypatch):
     """What was believed before is evaluated again, and the store has what is right."""
     monkeypatch.setattr("secrets.token_hex", lambda count: "0" * 16)  # it says who is audited
-    exact = FROSTBITE | {"arithmetic": "exact", "lineage": 3, "algorithm.population": 30}
+    exact = {"arithmetic": "exact", "lineage": 3, "algorithm.population": 30}
     wanted = run(tmp_path / "undisturbed", small(exact))
     folder = begin(tmp_path / "run", small(exact | {"backend.audit": 0.2}))
-    resolved = specs.resolve(specs.read(folder / "spec.toml"), trust=True)
     told, seen = [], []
-    with Liar() as backend:
-        loop.evolve(folder, resolved, backend, warn=told.append, ticker=seen.append)
+    backend = Liar()
+    go_on(folder, backend=backend, warn=told.append, ticker=seen.append)
     assert backend.there == ["honest"]
     assert any("where the master gets" in text for text in told)
     assert all(moment.done <= moment.asked for moment in seen)

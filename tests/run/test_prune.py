@@ -15,7 +15,10 @@ from runs import ALGORITHMS, CARTPOLE, after, begin, digest, go_on, golden_store
 
 LONG = 9
 ASYNC = {"algorithm": {**ALGORITHMS["ga"], "name": "async-ga"}}
-STATISTICS = CARTPOLE | {"policy": {"name": "mlp", "hidden": [4], "normalise": "observations"}}
+STATISTICS = CARTPOLE | {
+    "policy": {"name": "mlp", "hidden": [4], "normalise": "observations"},
+    "algorithm.cap": 20,
+}
 RUNS = {
     "ga": small({"algorithm.elites": 2, "algorithm.candidates": 3}),
     "ga without candidates": small({"algorithm.candidates": 0}),
@@ -23,7 +26,7 @@ RUNS = {
     "es": small(algorithm="es"),
     "async": small(ASYNC),
     "statistics": small(STATISTICS),
-    "asynchronous statistics": small(STATISTICS | ASYNC),
+    "asynchronous statistics": small(ASYNC | STATISTICS),
 }
 
 

@@ -1,4 +1,7 @@
-"""The command line in tests: what an answer is, and what a folder holds."""
+"""The command line in tests: what an answer is, what a folder holds, how many cores there are."""
+
+import os
+from contextlib import contextmanager
 
 LARGE = 2**17
 
@@ -32,3 +35,17 @@ def content(folder):
             with path.open("rb") as file:
                 found[path] = path.stat().st_mtime_ns, path.stat().st_size, file.read(LARGE)
     return found
+
+
+@contextmanager
+def on_one_core():
+    """Let whatever is started now see one core, so that it starts one worker, not one per core."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(before)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)

@@ -1,7 +1,10 @@
-"""Small runs in tests: their specs, and what becomes of them with the serial backend."""
+"""Small runs in tests: their specs, and what becomes of them within this process."""
 
+import random
 import shutil
 from pathlib import Path
+
+import msgspec
 
 from germline.backends import Serial
 from germline.run import loop
@@ -71,10 +74,26 @@ def begin(folder, spec):
     return folder
 
 
-def go_on(folder, changes=None, **watching):
+class Late(Serial):
+    """Works in this process as several hands do, any of which may be the next to be done."""
+
+    def __init__(self, hands=4):
+        super().__init__(trust=True)
+        self.hands, self.random = hands, random.Random(5)
+
+    def results(self, timeout):
+        self._batches.rotate(self.random.randrange(2 * self.hands))
+        yield from super().results(timeout)
+
+    def workers(self):
+        (status,) = super().workers()
+        return [msgspec.structs.replace(status, slots=self.hands)]
+
+
+def go_on(folder, changes=None, backend=None, **watching):
     """Run a folder by its own spec, changed in this session only; give how it ended."""
     resolved = specs.resolve(specs.read(folder / "spec.toml", changes), trust=True)
-    with Serial(trust=True) as backend:
+    with backend or Serial(trust=True) as backend:
         return loop.evolve(folder, resolved, backend, **watching)
 
 

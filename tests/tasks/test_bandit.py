@@ -1,5 +1,6 @@
 """A bandit: what levers pay, what is seen of it, and the regret of players that is known."""
 
+import functools
 import itertools
 
 import jax
@@ -25,20 +26,27 @@ def chances(seeds, **settings):
     return np.asarray(draw(jnp.asarray(seeds)))
 
 
-def scores(choose, episodes=EPISODES, pulls=100, **settings):
-    """What `choose(state, chance)` scores in many episodes; chance is uniform in [0, 1)."""
-    bandit = made(**settings).dynamics()
+@functools.cache
+def scores(choose, pulls=100, **settings):
+    """What `choose(state, chance)` scores in many episodes by either fitness: [2, episodes].
+
+    Chance is uniform in [0, 1). The first is what was paid, the second the negative regret.
+    """
+    paying, regretted = (made(fitness=f, **settings).dynamics() for f in ("rewards", "regret"))
 
     def play(seed):
         def pull(state, number):
             own, levers = (jax.random.fold_in(jax.random.key(seed + n), number) for n in (2**30, 0))
-            state, _, reward, _ = bandit.step(state, choose(state, jax.random.uniform(own)), levers)
-            return state, reward
+            lever = choose(state, jax.random.uniform(own))
+            regret = regretted.step(state, lever, levers)[2]
+            state, _, reward, _ = paying.step(state, lever, levers)
+            return state, (reward, regret)
 
-        state, _ = bandit.reset(jax.random.key(seed))
-        return jax.lax.scan(pull, state, jnp.arange(pulls))[1].sum()
+        state, _ = paying.reset(jax.random.key(seed))
+        found = jax.lax.scan(pull, state, jnp.arange(pulls))[1]
+        return [part.sum() for part in found]
 
-    return np.asarray(jax.jit(jax.vmap(play))(jnp.arange(episodes)))
+    return np.asarray(jax.jit(jax.vmap(play))(jnp.arange(EPISODES)))
 
 
 def at_random(state, chance):
@@ -53,6 +61,10 @@ def same(state, chance):
     return jnp.int32(0)
 
 
+def other(state, chance):
+    return jnp.int32(1)
+
+
 def near(found, expected):
     """Whether a mean is what it should be, within four standard errors."""
     return abs(found.mean() - expected) < 4 * found.std() / np.sqrt(len(found)) + 1e-6
@@ -61,13 +73,11 @@ def near(found, expected):
 class TestLevers:
     def test_a_lever_pays_as_often_as_its_probability_says(self):
         bandit = made(arms=3).dynamics()
-        (state, _), keys = (
-            bandit.reset(jax.random.key(5)),
-            jax.random.split(jax.random.key(6), 9999),
-        )
+        state, _ = jax.jit(bandit.reset)(jax.random.key(5))
+        keys = jax.random.split(jax.random.key(6), 9999)
+        pull = jax.jit(jax.vmap(lambda lever, key: bandit.step(state, lever, key)[2], (None, 0)))
         for lever in range(3):
-            pull = jax.vmap(lambda key, lever=lever: bandit.step(state, jnp.int32(lever), key)[2])
-            paid = np.asarray(pull(keys))
+            paid = np.asarray(pull(np.int32(lever), keys))
             assert set(paid.tolist()) == {0.0, 1.0}
             assert near(paid, float(state.chances[lever]))
 
@@ -81,8 +91,8 @@ class TestLevers:
 
     def test_the_first_payment_does_not_follow_from_the_probabilities(self):
         # Both are drawn from one key: were they the same number, levers would pay at will.
-        for lever in range(2):
-            paid = scores(lambda state, chance, lever=lever: jnp.int32(lever), pulls=1)
+        for lever, choose in enumerate((same, other)):
+            paid, _ = scores(choose, pulls=1)
             drawn = chances(range(EPISODES))[:, lever]
             lucky = paid[(drawn > 0.4) & (drawn < 0.6)]
             assert near(lucky, 0.5)
@@ -104,26 +114,29 @@ class TestLevers:
 class TestObservations:
     def test_seen_are_the_last_lever_what_it_paid_and_whether_it_is_the_start(self):
         bandit = made(arms=3).dynamics()
-        state, seen = bandit.reset(jax.random.key(1))
+        step = jax.jit(bandit.step)
+        state, seen = jax.jit(bandit.reset)(jax.random.key(1))
         assert seen.tolist() == [0, 0, 0, 0, 1]
         payments = set()
         for number in range(20):
             lever = number % 3
             key = jax.random.fold_in(jax.random.key(1), number)
-            state, seen, reward, over = bandit.step(state, jnp.int32(lever), key)
+            state, seen, reward, over = step(state, np.int32(lever), key)
             assert seen.tolist() == [*np.eye(3)[lever].tolist(), float(reward), 0]
             assert not over
             payments.add(float(reward))
         assert payments == {0.0, 1.0}
         assert state.pulls.tolist() == [7, 7, 6]
-        assert int(state.wins.sum()) < 20
+        assert sum(state.wins.tolist()) < 20
 
     def test_the_payment_is_seen_whatever_the_fitness(self):
         rewards, regret = (made(fitness=name).dynamics() for name in ("rewards", "regret"))
+        reset, *steps = (jax.jit(f) for f in (rewards.reset, rewards.step, regret.step))
         for seed in range(20):
-            state, _ = rewards.reset(jax.random.key(seed))
+            state, _ = reset(jax.random.key(seed))
             key = jax.random.key(100 + seed)
-            mine, theirs = (bandit.step(state, jnp.int32(0), key) for bandit in (rewards, regret))
+            mine, theirs = (step(state, np.int32(0), key) for step in steps)
+            state = jax.tree.map(np.asarray, state)
             assert mine[1].tolist() == theirs[1].tolist()
             lost = state.chances[0] - state.chances.max()
             assert (float(mine[2]), float(theirs[2])) == (float(mine[1][2]), float(lost))
@@ -132,47 +145,48 @@ class TestObservations:
 class TestRegret:
     @pytest.mark.parametrize("arms", [2, 5])
     def test_of_one_who_knows_the_best_lever_is_nothing(self, arms):
-        assert (scores(best, arms=arms, fitness="regret") == 0).all()
+        paid, regret = scores(best, arms=arms)
+        assert (regret == 0).all()
         # The best of n uniform numbers is n / (n + 1) on average.
-        assert near(scores(best, arms=arms), 100 * arms / (arms + 1))
+        assert near(paid, 100 * arms / (arms + 1))
 
-    @pytest.mark.parametrize("choose", [at_random, same])
-    @pytest.mark.parametrize("arms", [2, 5])
+    @pytest.mark.parametrize(("choose", "arms"), [(at_random, 5), (same, 2)])
     def test_of_one_who_learns_nothing_is_what_the_best_has_above_one_half(self, choose, arms):
-        assert near(scores(choose, arms=arms), 50)
-        regret = -scores(choose, arms=arms, fitness="regret")
-        assert near(regret, 100 * (arms / (arms + 1) - 1 / 2))
+        paid, regret = scores(choose, arms=arms)
+        assert near(paid, 50)
+        assert near(-regret, 100 * (arms / (arms + 1) - 1 / 2))
 
     def test_of_two_opposed_levers_chosen_at_random(self):
         # E max(p, 1 - p) = 3/4
-        assert near(-scores(at_random, levers="opposed", fitness="regret"), 25)
+        assert near(-scores(at_random, levers="opposed")[1], 25)
 
     def test_is_the_same_on_average_by_payments_and_by_probabilities(self):
         def greedy(state, chance):
             return jnp.argmax((state.wins + 1) / (state.pulls + 2))
 
-        lost = scores(best) - scores(greedy)
-        expected = -scores(greedy, fitness="regret").mean()
+        paid, regret = scores(greedy)
+        lost, expected = scores(best, arms=2)[0] - paid, -regret.mean()
         assert 1 < expected < 5
         assert near(lost, expected)
 
 
 class TestPlay:
     def team(self, task, birth=1):
-        spec = fitting.fit("gru", {"units": 4}, task.space())
+        spec = fitting.fit("mlp", {"hidden": []}, task.space())
         genome = Genome(policies.reference("gru", spec), Birth(birth))
         return tasks.Players(spec, Decoder(spec.layout()), [genome])
 
     def test_an_episode_is_so_many_pulls(self):
-        for task, pulls in ((made(), 100), (made(limit=7), 7)):
-            found = task.play(self.team(task), [Episode(0, 1, None), Episode(0, 2, 5)])
-            assert [(o.steps, o.end) for o in found] == [(pulls, "l"), (5, "c")]
-            assert all(o.score == int(o.score) <= o.steps for o in found)
+        task = made()
+        found = task.play(self.team(task), [Episode(0, 1, None), Episode(0, 2, 5)])
+        assert [(o.steps, o.end) for o in found] == [(100, "l"), (5, "c")]
+        assert all(o.score == int(o.score) <= o.steps for o in found)
 
     def test_a_film_shows_every_pull(self):
         task, shots = made(arms=3, limit=4), []
         outcome = tasks.film(task, self.team(task), Episode(0, 3, None), shots.append, drawn=True)
         assert [shot.step for shot in shots] == [0, 1, 2, 3, 4]
+        assert outcome.end == "l"
         assert shots[-1].score == outcome.score
         pictures = [shot.picture for shot in shots]
         assert {(p.shape, str(p.dtype)) for p in pictures} == {((160, 318, 3), "uint8")}

@@ -17,7 +17,7 @@ from germline.tasks.suites import dynamics
 def players(task, genes=(1,), policy="mlp", sigma=1.0, **settings):
     """Siblings that fit a task."""
     space = task.space()
-    spec = fitting.fit(policy, {"hidden": [8]} | settings if policy == "mlp" else settings, space)
+    spec = fitting.fit(policy, {"hidden": []} | settings if policy == "mlp" else settings, space)
     parent = Genome(policies.reference(policy, spec), Birth(1))
     genomes = [parent.child(Gene(gene, sigma)) for gene in genes]
     zeros = np.zeros(space.observation, np.float32)
@@ -26,7 +26,9 @@ def players(task, genes=(1,), policy="mlp", sigma=1.0, **settings):
 
 
 def made(name, suite="gymnasium", **settings):
-    return tasks.make("functional", {"id": name, "suite": suite} | settings)
+    """A task; without settings it is one of those whose programs many tests share."""
+    given = {"id": name, "suite": suite, "slots": 6, "segment": 3}
+    return tasks.make("functional", given | settings)
 
 
 def play(task, seeds, cap=None, **settings):
@@ -38,7 +40,7 @@ def transitions(name, states, actions):
     """State, observation, reward and end after one step on the device, for many at once."""
     environment = dynamics("gymnasium", name)
     key = jax.random.key(0)
-    step = jax.vmap(lambda state, action: environment.step(state, action, key))
+    step = jax.jit(jax.vmap(lambda state, action: environment.step(state, action, key)))
     return [np.asarray(part) for part in step(states.astype(np.float32), actions)]
 
 
@@ -84,14 +86,14 @@ class TestAgainstTheHost:
         assert CartPoleParams().polemass_length != host.polemass_length
 
     @pytest.mark.parametrize(
-        ("name", "gene", "cap"), [("CartPole-v1", 29, None), ("Pendulum-v1", 38, 100)]
+        ("name", "gene", "cap"), [("CartPole-v1", 8, None), ("Pendulum-v1", 2, 100)]
     )
     def test_returns_over_many_seeds_are_distributed_alike(self, name, gene, cap):
         seeds, fixed = range(1000), {"genes": [gene], "sigma": 0.1}
         host = tasks.make("gym", {"id": name, "lanes": 256})
         mine, theirs = (
             np.sort([outcome.score for outcome in play(task, seeds, cap, **fixed)])
-            for task in (made(name), host)
+            for task in (made(name, slots=None, segment=None), host)
         )
         host.close()
         assert mine.std() > 0.1 * abs(mine.mean())
@@ -101,11 +103,14 @@ class TestAgainstTheHost:
         assert np.abs(below[0] - below[1]).max() < 1.9495 * np.sqrt(2 / len(seeds))
 
 
-@pytest.fixture(scope="module", params=[("CartPole-v1", "gru"), ("Pendulum-v1", "mlp")], ids=str)
+KINDS = [("CartPole-v1", "gru"), ("Pendulum-v1", "mlp")]
+
+
+@pytest.fixture(scope="module", params=KINDS, ids=str)
 def played(request):
     """A task, the policy of its players, episodes of four of them, and how those went."""
     name, policy = request.param
-    task = made(name, slots=6, segment=3)
+    task = made(name)
     episodes = [Episode(player, seed, 30) for player in range(4) for seed in range(5)]
     team = players(task, range(4), policy, sigma=0.3)
     return task, policy, episodes, task.play(team, episodes)
@@ -132,17 +137,20 @@ class TestAnyCompany:
         found = task.play(team, [episodes[i] for i in shuffled])
         assert found == [outcomes[i] for i in shuffled]
 
+    @pytest.mark.parametrize("played", KINDS[1:], ids=str, indirect=True, scope="module")
     def test_played_among_many(self, played):
+        # In another program too, as there are more than 64.
         task, policy, episodes, outcomes = played
         team = players(task, [*range(50, 120), *range(4)], policy, sigma=0.3)
         others = [Episode(player, 9, 7) for player in range(70)]
         mine = [e._replace(player=70 + e.player) for e in episodes]
         assert task.play(team, [*others, *mine])[70:] == outcomes
 
+    @pytest.mark.parametrize("played", KINDS[:1], ids=str, indirect=True, scope="module")
     def test_looked_after_more_or_less_often(self, played):
         # Another loop may be compiled to round differently.
         task, policy, episodes, outcomes = played
-        other = made(task.id, slots=6, segment=1)
+        other = made(task.id, segment=1)
         found = other.play(players(other, range(4), policy, sigma=0.3), episodes)
         assert [(o.steps, o.end) for o in found] == [(o.steps, o.end) for o in outcomes]
         scores = [[o.score for o in part] for part in (found, outcomes)]
@@ -152,11 +160,11 @@ class TestAnyCompany:
 class TestEnds:
     def test_a_pole_that_falls_has_terminated(self):
         task = made("CartPole-v1")
-        (outcome,) = play(task, [1])
+        (outcome,) = play(task, [1], policy="gru")
         assert outcome.end == "t"
         assert outcome.score == outcome.steps == outcome.frames < 500
         caps = [outcome.steps - 1, outcome.steps, outcome.steps + 1]
-        found = task.play(players(task), [Episode(0, 1, cap) for cap in caps])
+        found = task.play(players(task, policy="gru"), [Episode(0, 1, cap) for cap in caps])
         assert [(o.end, o.steps) for o in found] == [
             ("c", caps[0]),
             ("t", outcome.steps),
@@ -175,17 +183,20 @@ class TestEnds:
             ("c", 1),
         ]
 
-    @pytest.mark.parametrize("suite", ["gymnasium", "gymnax"])
-    @pytest.mark.parametrize("limit", [11, 230])
+    @pytest.mark.parametrize(("suite", "limit"), [("gymnasium", 11), ("gymnax", 230)])
     def test_a_limit_replaces_the_environments_own(self, suite, limit):
+        for other in (11, 230):
+            assert dynamics(suite, "Pendulum-v1", other).limit == other
+        assert dynamics(suite, "Pendulum-v1").limit == 200
         task = made("Pendulum-v1", suite, limit=limit)
         caps = (None, limit, limit - 1)
         found = task.play(players(task), [Episode(0, 1, cap) for cap in caps])
         assert [(o.end, o.steps) for o in found] == [("l", limit), ("l", limit), ("c", limit - 1)]
 
     def test_gymnaxs_own_limit_is_told_from_a_fall(self):
-        (outcome,) = play(made("Pendulum-v1", "gymnax"), [1])
-        assert (outcome.end, outcome.steps) == ("l", 200)
+        for limit, steps in ((None, 200), (11, 200), (230, 230)):
+            params = dynamics("gymnax", "Pendulum-v1", limit).params
+            assert params.max_steps_in_episode == steps + 1
         (outcome,) = play(made("CartPole-v1", "gymnax"), [1])
         assert outcome.end == "t"
         assert outcome.steps < 500
@@ -203,13 +214,17 @@ class TestSeeds:
         team = players(task, normalise="observations")
         (outcome,) = task.play(team, [Episode(0, 3, 25)])
         environment, policy, key = dynamics("gymnasium", task.id), team.policy(0), jax.random.key(3)
-        step = jax.jit(environment.step)
-        state, obs = environment.reset(key)
+
+        @jax.jit
+        def step(policy, state, obs, number):
+            action = task.space().action(policy(obs, ())[0])
+            return environment.step(state, action, jax.random.fold_in(key, number))
+
+        state, obs = jax.jit(environment.reset)(key)
         seen, score = [], 0.0
         for number in range(25):
             seen.append(np.asarray(obs, np.float64))
-            action = task.space().action(policy(obs, ())[0])
-            state, obs, reward, _ = step(state, action, jax.random.fold_in(key, number))
+            state, obs, reward, _ = step(policy, state, obs, number)
             score += float(reward)
         assert outcome.score == pytest.approx(score, rel=1e-5)
         assert outcome.sums.count == outcome.steps == 25

@@ -5,11 +5,13 @@ from typing import ClassVar
 
 import ale_py
 import gymnasium
+import jax
 import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 
+import networks
 from germline import Birth, Decoder, Gene, Genome, policies, tasks
 from germline.errors import InputError
 from germline.tasks import Episode, fitting, gym
@@ -170,10 +172,10 @@ class TestLanes:
         team = players(task, "gru")
         environment, policy = gymnasium.make("Pendulum-v1"), team.policy(0)
         obs, _ = environment.reset(seed=1)
-        carry, score = policy.initial_carry(), 0.0
+        carry, score, step = policy.initial_carry(), 0.0, jax.jit(lambda *given: policy(*given))
         for _ in range(15):
-            output, carry = policy(obs, carry)
-            obs, reward, *_ = environment.step(np.asarray(2 * output))
+            output, carry = step(obs, carry)
+            obs, reward, *_ = environment.step(2 * np.asarray(output))
             score += reward
         assert task.play(team, [Episode(0, 1, 15)])[0].score == pytest.approx(score, rel=1e-4)
 
@@ -185,7 +187,7 @@ def replay(task, team, seed):
     seen, over = [], False
     while not over:
         seen.append(obs)
-        output, _ = policy(obs, ())
+        output = networks.play(policy, obs)
         obs, _, terminated, truncated, _ = environment.step(int(np.argmax(output)))
         over = terminated or truncated
     return np.array(seen, np.float64)
@@ -225,7 +227,7 @@ class TestObservationSums:
         policy = policies.build(policies.make("mlp", given), identity, context=context)
         environment = Bytes()
         seen = [environment.reset(seed=1)[0], *(environment.step(0)[0] for _ in range(49))]
-        normal = np.array([policy(obs, ())[0] for obs in seen])
+        normal = np.array([networks.play(policy, obs) for obs in seen])
         np.testing.assert_allclose(normal.mean(0), 0, atol=0.01)
         np.testing.assert_allclose(normal.std(0), 1, atol=0.01)
 
@@ -261,7 +263,7 @@ class TestSpaces:
         task.play(team, [Episode(0, 1, None)])
         environment, policy = Tiny(), team.policy(0)
         seen = [environment.reset(seed=1)[0], *(environment.step(0)[0] for _ in range(4))]
-        wanted = [expected(np.asarray(policy(obs, ())[0])) for obs in seen]
+        wanted = [expected(np.asarray(networks.play(policy, obs))) for obs in seen]
         found = Choosing.actions
         np.testing.assert_allclose(np.array(found), np.array(wanted), rtol=1e-4, atol=1e-5)
 

@@ -1,5 +1,7 @@
 """The hard maze: its walls, what the robot senses, what it is scored by, how it looks."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -23,19 +25,29 @@ WAY += [(72, 98), (80, 72), (140, 55), (148, 28), (130, 18), tuple(GOAL)]
 
 def state(place=START, heading=0.0, turn=0.0, speed=0.0):
     """The robot anywhere."""
-    numbers = [jnp.float32(part) for part in (heading, turn, speed)]
+    numbers = [np.float32(part) for part in (heading, turn, speed)]
     left = np.hypot(*(GOAL - np.asarray(place)))
-    score = jnp.float32(np.rint((1 - left / FAR) * 100 * 1024) / 1024)
-    seen = jnp.array([[*place, heading]], jnp.float32)
-    return State(jnp.asarray(place, jnp.float32), *numbers, score, seen)
+    score = np.float32(np.rint((1 - left / FAR) * 100 * 1024) / 1024)
+    seen = np.array([[*place, heading]], np.float32)
+    return State(np.asarray(place, np.float32), *numbers, score, seen)
+
+
+@functools.cache
+def everywhere():
+    """Places [200, 2] all over the maze, where the robot touches no wall."""
+    drawn = np.random.default_rng(1).uniform(0, SIDE, (2000, 2)).astype(np.float32)
+    apart = drawn[near(drawn) > RADIUS]
+    return apart[[enclosed(place) for place in apart]][:200]
 
 
 def free(count):
-    """Places [count, 2] all over the maze, where the robot touches no wall."""
-    drawn = np.random.default_rng(1).uniform(0, SIDE, (50 * count, 2)).astype(np.float32)
-    near = np.asarray(jax.vmap(distances)(drawn)).min(1)
-    inside = [enclosed(place) for place in drawn]
-    return drawn[(near > RADIUS) & inside][:count]
+    """The first of these places."""
+    return everywhere()[:count]
+
+
+def near(places):
+    """How near places [count, 2] are to a wall."""
+    return np.asarray(to_walls(places)).min(1)
 
 
 def enclosed(place):
@@ -70,12 +82,14 @@ def walked(first, actions):
     return jax.lax.scan(go, first, actions)[1]
 
 
-one_step, felt, pointed = jax.jit(MAZE.step), jax.jit(maze.ranges), jax.jit(maze.slices)
+reset, one_step = jax.jit(MAZE.reset), jax.jit(MAZE.step)
+felt, pointed = jax.jit(maze.ranges), jax.jit(maze.slices)
+to_walls = jax.jit(jax.vmap(distances))
 
 
 def driven(way):
     """Drive from one point to the next as if no wall were there: places, rewards and the end."""
-    now, (places, rewards, over) = MAZE.reset(KEY)[0], ([], [], False)
+    now, (places, rewards, over) = reset(KEY)[0], ([], [], False)
     way = list(way)
     while len(rewards) < STEPS and not over:
         while len(way) > 1 and np.hypot(*(way[0] - np.asarray(now.place))) < 8:
@@ -84,7 +98,7 @@ def driven(way):
         error = (np.degrees(np.arctan2(y, x)) - float(now.heading) + 180) % 360 - 180
         turn, speed = np.clip(0.15 * error, -3, 3), 3 * max(0.05, np.cos(np.radians(error)) ** 3)
         wanted = np.array([turn - float(now.turn), speed - float(now.speed)], np.float32)
-        now, _, reward, over = one_step(now, jnp.clip(wanted / 0.5, -1, 1), KEY)
+        now, _, reward, over = one_step(now, np.clip(wanted / np.float32(0.5), -1, 1), KEY)
         places.append(np.asarray(now.place))
         rewards.append(float(reward))
     return np.array(places), rewards, bool(over)
@@ -96,11 +110,11 @@ class TestWalls:
     def test_no_walk_crosses_one(self, seed, hold):
         draw = np.random.default_rng(seed)
         actions = np.repeat(draw.uniform(-1, 1, (-(-STEPS // hold), 2)), hold, 0)[:STEPS]
-        states = walked(MAZE.reset(KEY)[0], actions.astype(np.float32))
+        states = walked(reset(KEY)[0], actions.astype(np.float32))
         places = np.concatenate([START[None], np.asarray(states.place)])
         assert not crossed(places[:-1], places[1:])
         assert enclosed(places[-1])
-        assert np.asarray(jax.vmap(distances)(places)).min() >= RADIUS
+        assert near(places).min() >= RADIUS
         assert np.abs(states.speed).max() <= 3
         assert np.abs(states.turn).max() <= 3
 
@@ -108,33 +122,34 @@ class TestWalls:
         places, actions = free(200), np.tile(np.float32([0, 1]), (100, 1))
         headings = np.random.default_rng(2).uniform(0, 360, len(places)).astype(np.float32)
         first = jax.tree.map(
-            lambda *leaves: jnp.stack(leaves),
+            lambda *leaves: np.stack(leaves),
             *(state(*at) for at in zip(places, headings, strict=True)),
         )
+        all_walked = jax.jit(jax.vmap(walked, (0, None)))
         for speed in (3, -3):
-            fast = first._replace(speed=jnp.full(len(places), speed, jnp.float32))
-            states = jax.vmap(walked, (0, None))(fast, actions * np.float32(speed))
+            fast = first._replace(speed=np.full(len(places), speed, np.float32))
+            states = all_walked(fast, actions * np.float32(speed))
             ways = np.concatenate([places[:, None], np.asarray(states.place)], 1)
             assert not crossed(ways[:, :-1].reshape(-1, 2), ways[:, 1:].reshape(-1, 2))
             assert all(enclosed(place) for place in ways[:, -1])
             # A hundred steps end at a wall, wherever they begin.
             assert (ways[:, -1] == ways[:, -2]).all()
-            assert np.asarray(jax.vmap(distances)(ways[:, -1])).min(1).max() < RADIUS + 3
+            assert near(ways[:, -1]).max() < RADIUS + 3
 
     def test_a_robot_at_a_wall_can_turn_and_leave(self):
-        blocked = state((36, 184), heading=180, speed=3)
-        states = walked(blocked, np.tile(np.float32([0, 1]), (20, 1)))
-        stuck = jax.tree.map(lambda leaf: leaf[-1], states)
-        assert float(stuck.place[0]) < 18
-        states = walked(stuck, np.tile(np.float32([0, -1]), (20, 1)))
-        assert float(states.place[-1, 0]) > 40
+        now = state((36, 184), heading=180, speed=3)
+        for push, low, high in ((1, 0, 18), (-1, 40, SIDE)):
+            for _ in range(20):
+                now = one_step(now, np.float32([0, push]), KEY)[0]
+            assert low < np.asarray(now.place)[0] < high
 
     def test_distances_are_those_to_the_nearest_point_of_a_wall(self):
         along = np.linspace(0, 1, 20_001)[:, None, None]
         points = FROM + along * (TO - FROM)
-        for place in free(20):
+        places = free(20)
+        for place, found in zip(places, np.asarray(to_walls(places)), strict=True):
             wanted = np.linalg.norm(points - place, axis=-1).min(0)
-            np.testing.assert_allclose(distances(place), wanted, atol=1e-2)
+            np.testing.assert_allclose(found, wanted, atol=1e-2)
 
 
 class TestSenses:
@@ -158,7 +173,8 @@ class TestSenses:
             assert found.tolist() == [float(quarter == angle // 90) for quarter in range(4)]
 
     def test_the_robot_senses_both(self):
-        first, obs = MAZE.reset(KEY)
+        first, obs = reset(KEY)
+        obs = np.asarray(obs)
         assert obs.shape == MAZE.space.observation == (10,)
         assert obs.tolist() == [*felt(first).tolist(), *pointed(first).tolist()]
         # It looks to the right; the goal is far up, to its left.
@@ -201,7 +217,7 @@ class TestScore:
 
     def test_rewards_add_up_to_the_share_of_the_way_exactly(self):
         actions = np.random.default_rng(3).uniform(-1, 1, (STEPS, 2)).astype(np.float32)
-        now, total = MAZE.reset(KEY)[0], np.float32(0)
+        now, total = reset(KEY)[0], np.float32(0)
         for action in actions[:50]:
             now, _, reward, _ = one_step(now, action, KEY)
             total += np.float32(reward)
@@ -211,7 +227,8 @@ class TestScore:
 
     def test_a_robot_is_there_within_five_units(self):
         for far, there in ((5.5, False), (4.5, True)):
-            _, _, reward, over = one_step(state(GOAL + np.float32([far, 0])), jnp.zeros(2), KEY)
+            place = state(GOAL + np.float32([far, 0]))
+            _, _, reward, over = one_step(place, np.zeros(2, np.float32), KEY)
             assert bool(over) == there
             assert bool(reward > 2) == there
 
@@ -231,29 +248,28 @@ class TestEpisodes:
     def test_all_of_a_player_are_the_same_and_end_in_time(self):
         task = tasks.make("maze", {})
         episodes = [Episode(player, seed, None) for player in range(3) for seed in (1, 2)]
-        outcomes = task.play(team(task, 3, hidden=[8]), episodes)
+        outcomes = task.play(team(task, 3, hidden=[]), episodes)
         assert outcomes[::2] == outcomes[1::2]
         assert {(outcome.steps, outcome.end) for outcome in outcomes} == {(STEPS, "l")}
         assert len({outcome.score for outcome in outcomes}) == 3
 
     def test_the_behaviour_is_where_they_end(self):
-        task = tasks.make("maze", {"limit": 120})
-        for outcome in task.play(
-            team(task, 5, hidden=[8]), [Episode(i, 0, None) for i in range(5)]
-        ):
+        task = tasks.make("maze", {})
+        for outcome in task.play(team(task, 5, hidden=[]), [Episode(i, 0, 120) for i in range(5)]):
             assert outcome.steps == 120
             left = np.hypot(*(GOAL - np.array(outcome.behaviour)))
             assert abs(outcome.score - 100 * (1 - left / FAR)) < 1e-3
-        [unmoved] = task.play(team(task, 1, hidden=[8]), [Episode(0, 0, 1)])
+        [unmoved] = task.play(team(task, 1, hidden=[]), [Episode(0, 0, 1)])
         assert np.abs(np.array(unmoved.behaviour) - START).max() < 1
 
     def test_a_film_shows_the_robot_on_its_way(self):
         task = tasks.make("maze", {"limit": 10})
         shots = []
         outcome = tasks.film(
-            task, team(task, 1, hidden=[8]), Episode(0, 0, None), shots.append, drawn=True
+            task, team(task, 1, hidden=[]), Episode(0, 0, None), shots.append, drawn=True
         )
         assert len(shots) == 11
+        assert outcome.end == "l"
         assert shots[-1].score == outcome.score
         assert all(shot.picture.dtype == np.uint8 for shot in shots)
         assert (shots[0].picture != shots[-1].picture).any()
@@ -270,7 +286,7 @@ class TestPicture:
             assert at(*(one + other) / 2) == wall
 
     def test_the_robot_sees_itself_from_above(self):
-        _, obs = SEEN.reset(KEY)
+        _, obs = jax.jit(SEEN.reset)(KEY)
         assert obs.shape == SEEN.space.observation == (84, 84, 4)
         assert obs.dtype == jnp.uint8
         obs = np.asarray(obs)
@@ -290,21 +306,22 @@ class TestPicture:
             assert picture[row, column] == value
 
     def test_the_last_pictures_are_seen_the_newest_last(self):
-        now, step, newest = SEEN.reset(KEY)[0], jax.jit(SEEN.step), []
+        now, newest = jax.jit(SEEN.reset)(KEY)[0], []
+        step, stamped = jax.jit(SEEN.step), jax.jit(SEEN.stamped)
         for _ in range(8):
-            now, obs, _, _ = step(now, jnp.array([0.5, 1]), KEY)
-            newest.append(np.asarray(SEEN.stamped(jnp.array([*now.place, now.heading]))))
+            now, obs, _, _ = step(now, np.float32([0.5, 1]), KEY)
+            newest.append(np.asarray(stamped(np.array([*now.place, now.heading], np.float32))))
+        obs = np.asarray(obs)
         for back in range(4):
             assert (obs[..., 3 - back] == newest[-1 - back]).all()
         assert (newest[-1] != newest[-4]).any()
 
-    @pytest.mark.parametrize("arithmetic", ["float32", "exact"])
-    def test_a_convolutional_network_plays_from_pictures(self, arithmetic):
+    def test_a_convolutional_network_plays_from_pictures(self):
         task = tasks.make("maze", {"view": "image", "size": 42, "stack": 2, "slots": 2})
         sizes = {"filters": [4], "kernels": [8], "strides": [4], "hidden": [8]}
         spec = policies.exact(fitting.fit("conv", sizes, task.space()), sigma=0.1, genes=10)
         genomes = [Genome(policies.reference("conv", spec), Birth(seed)) for seed in range(3)]
-        players = tasks.Players(spec, Decoder(spec.layout()), genomes, arithmetic=arithmetic)
+        players = tasks.Players(spec, Decoder(spec.layout()), genomes, arithmetic="exact")
         outcomes = task.play(players, [Episode(player, 0, 40) for player in range(3)])
         assert len({outcome.behaviour for outcome in outcomes}) > 1
 

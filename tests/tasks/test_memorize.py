@@ -2,10 +2,10 @@
 
 import hashlib
 
-import jax
 import numpy as np
 import pytest
 
+import networks
 from germline import Birth, Decoder, Gene, Genome, policies, tasks
 from germline.errors import InputError
 from germline.run import spec as specs
@@ -62,14 +62,13 @@ def team(task, count=5, policy="mlp", **settings):
 def answers(task, players, number):
     """What one individual says of every point, looked at one by one: scores [points, classes]."""
     policy = players.policy(number)
-    look = jax.jit(lambda obs: policy(obs, policy.initial_carry())[0])
-    return np.array([look(obs) for obs in memorize.points(task).inputs])
+    return np.array([networks.play(policy, obs) for obs in memorize.points(task).inputs])
 
 
-def expected(task, players, number, limit):
+def expected(task, said, limit):
     """The score and the number of points looked at, as the notes define them."""
     labels = memorize.points(task).labels[:limit]
-    said = answers(task, players, number)[:limit].astype(np.float64)
+    said = said[:limit].astype(np.float64)
     right = said.argmax(1) == labels
     if task.fitness == "incorrect":
         return -float((~right).sum()), limit
@@ -86,10 +85,11 @@ def test_answers_count_as_they_should(fitness, shape):
     task = made(points=70, shape=shape, classes=3, fitness=fitness)
     small = {"hidden": [5]} if len(shape) == 1 else {"filters": [3], "kernels": [4], "strides": [2]}
     players = team(task, 20, "mlp" if len(shape) == 1 else "conv", **small)
+    every = [answers(task, players, number) for number in range(20)]
     for limit in (70, 9):
         found = task.play(players, [Episode(n, 5, limit) for n in range(20)])
-        for number, outcome in enumerate(found):
-            score, steps = expected(task, players, number, limit)
+        for said, outcome in zip(every, found, strict=True):
+            score, steps = expected(task, said, limit)
             assert outcome.score == pytest.approx(score, rel=1e-5)
             assert outcome.steps == outcome.frames == steps
             ended = limit == 70 or (fitness == "first-error" and score < limit)
@@ -223,7 +223,7 @@ def test_a_dataset_that_is_made_anew_is_shown_anew():
 
     again([0, 1, 1, 0])
     task = made(data="made-again", fitness="incorrect")
-    players = team(task)
+    players = team(task, hidden=[])
     before = task.play(players, [Episode(n, 0, None) for n in range(5)])
     again([1, 0, 0, 1])
     assert memorize.points(task).labels.tolist() == [1, 0, 0, 1]

@@ -26,6 +26,8 @@ from germline.tasks.memorize import Memorize
 
 Measure = Callable[[jax.Array, Points], tuple[jax.Array, jax.Array]]
 
+_birth = jax.jit(mutation.birth, static_argnames="layout")
+
 
 class Step(NamedTuple):
     """After so many steps: mean cross-entropy and wrong answers on all points of each part.
@@ -80,7 +82,7 @@ def descend(
         loss, errors = seen(theta, memorize.points(held))
         return found._replace(validation_loss=float(loss), validation_errors=int(errors))
 
-    theta = mutation.birth(jnp.uint32(seed), spec.layout())
+    theta = _birth(np.uint32(seed), spec.layout())
     state = adam.init(theta)
     curve = [look(0, theta)]
     for number in range(1, steps + 1):

@@ -14,21 +14,25 @@ from hypothesis import strategies as st
 
 from germline import Birth, Decoder, Gene, Genome, policies, tasks
 from germline.tasks import Episode, fitting
-from germline.tasks.on_device import sizes
+from germline.tasks.on_device import rollout, sizes
 from germline.tasks.on_device import task as on_device
 from germline.tasks.on_device.rollout import Program
 
-KINDS = [("CartPole-v1", "gru", {}), ("Pendulum-v1", "mlp", {"normalise": "observations"})]
+pytestmark = pytest.mark.numerics
+
+CART = ("CartPole-v1", "gru", {})
+PENDULUM = ("Pendulum-v1", "mlp", {"normalise": "observations"})
 
 
 def made(name="CartPole-v1", **given):
-    return tasks.make("functional", {"id": name} | given)
+    """A task; without settings it is one of those whose programs many tests share."""
+    return tasks.make("functional", {"id": name, "slots": 7, "segment": 3} | given)
 
 
 def players(task, genes, policy="mlp", **given):
     """Siblings that fit a task."""
     space = task.space()
-    spec = fitting.fit(policy, {"hidden": [8]} | given if policy == "mlp" else given, space)
+    spec = fitting.fit(policy, {"hidden": []} | given if policy == "mlp" else given, space)
     parent = Genome(policies.reference(policy, spec), Birth(1))
     zeros = np.zeros(space.observation, np.float32)
     genomes = [parent.child(Gene(gene, 0.3)) for gene in genes]
@@ -40,16 +44,18 @@ def programs(task, team, block):
     """One way and the other, alike but for how slots are filled."""
     narrow = task.program(team, counting=team.counting, wide=False)
     wide = task.program(team, counting=team.counting, wide=True)
-    assert wide.block == min(wide.slots, 16)
     assert wide._replace(block=None) == narrow
     return narrow, wide._replace(block=block)
 
 
 class TestBlocks:
-    @pytest.mark.parametrize("block", [1, 4, 7])
-    @pytest.mark.parametrize(("name", "policy", "given"), KINDS, ids=lambda part: str(part)[:8])
+    @pytest.mark.parametrize(
+        ("name", "policy", "given", "block"),
+        [(*CART, 7), (*PENDULUM, 1), (*PENDULUM, 4)],
+        ids=lambda part: str(part)[:8],
+    )
     def test_equal_one_after_another(self, name, policy, given, block):
-        task = made(name, slots=7, segment=3)
+        task = made(name)
         team = players(task, range(6), policy, **given)
         narrow, wide = programs(task, team, block)
         episodes = [Episode(n % 6, n, 5 + 5 * (n % 5)) for n in range(40)]
@@ -58,19 +64,26 @@ class TestBlocks:
         assert on_device.played(wide, team, episodes) == wanted
 
     def test_fewer_episodes_than_slots(self):
-        task = made(slots=33, segment=5)
-        team = players(task, range(3))
-        narrow, wide = programs(task, team, 16)
+        task = made("Pendulum-v1")
+        team = players(task, range(3), normalise="observations")
+        narrow, wide = programs(task, team, 4)
         episodes = [Episode(n, n, None) for n in range(3)]
         assert on_device.played(wide, team, episodes) == on_device.played(narrow, team, episodes)
+
+    @pytest.mark.parametrize("slots", [1, 7, 16, 33])
+    def test_free_slots_are_numbered_in_order(self, slots):
+        before = jax.jit(rollout._before)
+        for mask in np.random.default_rng(0).random((20, slots)) < 0.5:
+            assert before(mask).tolist() == (np.cumsum(mask) - mask).tolist()
 
     @given(
         st.lists(st.tuples(st.integers(0, 30), st.integers(0, 9), st.integers(1, 25)), min_size=1)
     )
     @settings(max_examples=25)
     def test_who_plays_beside_does_not_count(self, chosen):
-        task = made("Pendulum-v1", slots=7, segment=3)
-        alone, company = players(task, [5]), players(task, range(31))
+        name, policy, given = PENDULUM
+        task = made(name)
+        alone, company = (players(task, genes, policy, **given) for genes in ([5], range(31)))
         wide = programs(task, alone, 4)[1]
         (wanted,) = on_device.played(wide, alone, [Episode(0, 1, 20)])
         mine = len(chosen) // 2
@@ -94,7 +107,7 @@ class OutOfMemory:
 
 class TestMemory:
     def test_a_queue_in_several_calls(self, monkeypatch):
-        task = made("Pendulum-v1", slots=4, segment=3)
+        task = made("Pendulum-v1")
         team = players(task, range(9), normalise="observations")
         episodes = [Episode((5 * n) % 9, n, 10) for n in range(30)]
         wanted = task.play(team, episodes)
@@ -102,16 +115,16 @@ class TestMemory:
         assert task.play(team, episodes) == wanted
 
     def test_filmed_as_it_was_played(self):
-        task = made(slots=28, segment=4)
+        task = made("Pendulum-v1")
         team = players(task, range(2), normalise="observations")
         wanted = task.play(team, [Episode(1, 3, 20)])[0]._replace(sums=None)
         assert task.film(team, Episode(1, 3, 20), lambda _: None, drawn=False) == wanted
 
     def test_what_has_no_room_is_played_with_half_as_much(self, caplog):
-        task = made(slots=28, segment=9)
-        team = players(task, range(3))
+        task = made(slots=28)
+        team = players(task, range(3), "gru")
         episodes = [Episode(n % 3, n, None) for n in range(20)]
-        wanted = made(slots=7, segment=9).play(team, episodes)
+        wanted = made().play(team, episodes)
         team.build = OutOfMemory(team.build, 3)
         with caplog.at_level(logging.WARNING, "germline"):
             assert task.play(team, episodes) == wanted
@@ -124,7 +137,7 @@ class TestMemory:
         assert "from now on 7, which may round differently" in caplog.messages[1]
 
     def test_other_failures_are_not_memorys(self):
-        task = made(slots=4, segment=9)
+        task = made()
         team = players(task, range(3))
         team.build = OutOfMemory(team.build, 2, "INTERNAL: a bug")
         with pytest.raises(jax.errors.JaxRuntimeError, match="a bug"):
@@ -150,14 +163,21 @@ class TestSizes:
         assert sizes.accelerator_slots(20_000) == 2**12
         assert sizes.accelerator_slots(2**25) == sizes.share_of_memory() // 2**25
 
+    def test_blocks_are_of_sixteen_or_a_quarter(self):
+        found = []
+        for slots in (7, 16, 33, 100):
+            task = made(slots=slots)
+            found.append(task.program(players(task, [1]), counting=False, wide=True).block)
+        assert found == [7, 16, 16, 25]
+
     def test_do_not_depend_on_sums(self):
-        task = made()
+        task = made(slots=None, segment=None)
         team = players(task, [1], hidden=[64, 64])
         found = [task.program(team, counting=counting, wide=True) for counting in (False, True)]
         assert found[0] == found[1]._replace(counting=False)
 
     def test_do_not_depend_on_who_plays(self):
-        task = made()
+        task = made(slots=None, segment=None)
         found = {
             task.program(players(task, range(count), hidden=[64, 64]), counting=False, wide=True)
             for count in (1, 100)

@@ -2,7 +2,8 @@
 
 import os
 import signal
-from contextlib import closing
+from contextlib import ExitStack, closing
+from functools import cache
 from itertools import count
 
 import equinox as eqx
@@ -23,6 +24,7 @@ from networks import patient
 
 ASTEROIDS = {"game": "asteroids", "size": [20, 16], "stack": 3, "limit": 40}
 CONV = {"filters": [2], "kernels": [4], "strides": [4], "hidden": [4]}
+SMALL = {"hidden": [4]}
 
 
 class Tiny(eqx.Module):
@@ -58,9 +60,9 @@ CASES = {
     "a pole": ("gym", {"id": "CartPole-v1"}, "mlp", {"hidden": [8]}),
     "a user's module": ("gym", {"id": "CartPole-v1"}, "tiny-in-an-arena", {}),
     "recurrent and continuous": ("gym", {"id": "Pendulum-v1"}, "gru", {"units": 4}),
-    "normalised": ("gym", {"id": "CartPole-v1"}, "mlp", {"normalise": "observations"}),
+    "normalised": ("gym", {"id": "CartPole-v1"}, "mlp", SMALL | {"normalise": "observations"}),
     **{
-        f"{kind} actions": ("gym", {"id": "Arcade-v0", "options": {"kind": kind}}, "mlp", {})
+        f"{kind} actions": ("gym", {"id": "Arcade-v0", "options": {"kind": kind}}, "mlp", SMALL)
         for kind in ("several", "binary", "scalar", "whole")
     },
 }
@@ -69,7 +71,7 @@ CASES = {
 class Playground:
     """A task, a policy that fits it, and some individuals."""
 
-    def __init__(self, task, given, policy, more):
+    def __init__(self, task, given, policy, more, *, mixed=False):
         self.task = tasks.make(task, given)
         spec = fitting.fit(policy, more, self.task.space())
         self.exact = task == "atari"
@@ -78,12 +80,13 @@ class Playground:
         self.imports = ("arcade",)
         ref = policies.reference(policy, self.spec)
         born = [Genome(ref, Birth(n)).child(Gene(n, 0.5)) for n in range(3)]
-        self.genomes = [
-            *born,
-            Genome(ref, Birth(9)),
-            *(born[0].child(Gene(n, 0.5)) for n in range(4)),
-            born[1].child(Gene(5, 0.25, "sparse:0.5")),
-        ]
+        self.genomes = [born[0].child(Gene(n, 0.5)) for n in range(9)]
+        if mixed:  # more programs, as they are decoded in batches of each kind
+            self.genomes[4:] = [
+                *born,
+                Genome(ref, Birth(9)),
+                born[1].child(Gene(5, 0.25, "sparse:0.5")),
+            ]
         shape = self.task.space().observation
         self.context = None
         if getattr(self.spec, "normalise", None):
@@ -95,11 +98,11 @@ class Playground:
         more = {"hands": hands, "lanes": lanes, "imports": self.imports}
         return closing(Arena(self.task, self.spec, decoder, self.arithmetic, **more))
 
-    def bouts(self, how_many, caps=(None, 5, 9, 30)):
-        """Bouts of all individuals in turn, numbered from 0."""
+    def bouts(self, how_many, caps=(None, 5, 9, 30), first=0):
+        """Bouts of all individuals in turn, numbered from the first."""
         every = len(self.genomes)
         return [
-            Bout(n, self.genomes[n % every], self.context, 100 + n, caps[n % len(caps)])
+            Bout(first + n, self.genomes[n % every], self.context, 100 + n, caps[n % len(caps)])
             for n in range(how_many)
         ]
 
@@ -142,33 +145,45 @@ def note(turn, ended, failed=None, lost=None):
             into[number] = what
 
 
+@pytest.fixture(scope="module")
+def opened():
+    """Grounds of cases with their arenas, opened once: a hand takes a second to start."""
+    with ExitStack() as stack:
+
+        @cache
+        def open_(name):
+            ground = Playground(*CASES[name], mixed=name == "a pole")
+            several = name in ("a pole", "recurrent and continuous")
+            return ground, stack.enter_context(ground.arena(*((2, 2) if several else (1, 4))))
+
+        yield open_
+
+
 @pytest.mark.parametrize(
     "name", patient(CASES, {"a user's module", "binary actions", "scalar actions", "whole actions"})
 )
-def test_everyone_does_as_if_alone(name):
-    ground = Playground(*CASES[name])
-    with ground.arena() as arena:
-        assert arena.crew.places == 4  # of either half
-        bouts = ground.bouts(33)
-        wanted = ground.wanted(bouts)
-        for some in (slice(0, 30), slice(30, 33)):  # more than there are places, and fewer
-            arena.add(bouts[some])
-            ended = finish(arena)
-            ground.compare([ended[b.number] for b in bouts[some]], wanted[some])
+def test_everyone_does_as_if_alone(name, opened):
+    ground, arena = opened(name)
+    assert arena.crew.places == 4  # of either half
+    bouts = ground.bouts(33)
+    wanted = ground.wanted(bouts)
+    for some in (slice(0, 30), slice(30, 33)):  # more than there are places, and fewer
+        arena.add(bouts[some])
+        ended = finish(arena)
+        ground.compare([ended[b.number] for b in bouts[some]], wanted[some])
     assert len(set(wanted)) > 4
 
 
-def test_a_genome_that_cannot_be_decoded_fails_alone():
-    ground = Playground(*CASES["a pole"])
-    bouts = ground.bouts(12)
+def test_a_genome_that_cannot_be_decoded_fails_alone(opened):
+    ground, arena = opened("a pole")
+    bouts = ground.bouts(12, first=50)
     bad = bouts[4].genome.child(Gene(1, 0.5, "block:head"))
     bouts[4] = bouts[4]._replace(genome=bad)
     failed = {}
-    with ground.arena() as arena:
-        arena.add(bouts)
-        ended = finish(arena, failed=failed)
-    assert set(ended) == set(range(12)) - {4}
-    assert "head" in failed[4]
+    arena.add(bouts)
+    ended = finish(arena, failed=failed)
+    assert set(ended) == set(range(50, 62)) - {54}
+    assert "head" in failed[54]
 
 
 def undisturbed(arena, bouts):
@@ -180,11 +195,10 @@ def undisturbed(arena, bouts):
 
 
 @pytest.fixture(scope="module")
-def recurrent():
-    ground = Playground(*CASES["recurrent and continuous"])
-    bouts = ground.bouts(14, caps=(12, 5, 9))
-    with ground.arena() as arena:
-        yield arena, bouts, undisturbed(arena, bouts)
+def recurrent(opened):
+    ground, arena = opened("recurrent and continuous")
+    bouts = ground.bouts(14, caps=(12, 5, 9), first=50)
+    return arena, bouts, undisturbed(arena, bouts)
 
 
 NUMBERS = count(1000)
@@ -196,7 +210,7 @@ def test_no_order_and_nothing_given_up_changes_an_outcome(recurrent, data):
     arena, bouts, wanted = recurrent
     order = data.draw(st.permutations(bouts))
     new = {bout.number: next(NUMBERS) for bout in bouts}
-    given_up_at = st.dictionaries(st.integers(1, 40), st.sets(st.integers(0, len(bouts) - 1)))
+    given_up_at = st.dictionaries(st.integers(1, 40), st.sets(st.sampled_from([*new])))
     moments = data.draw(given_up_at)
     ended, given_up, turn = {}, set(), 0
     arena.add(bout._replace(number=new[bout.number]) for bout in order)
@@ -226,42 +240,43 @@ def impatient(monkeypatch):
     monkeypatch.setattr(crew, "LATE", 0.3)
 
 
-def test_a_hand_that_is_late_is_not_waited_for(impatient):
-    ground = Playground(*CASES["recurrent and continuous"])
-    bouts = ground.bouts(30, caps=(30,))
+def test_a_hand_that_is_late_is_not_waited_for(impatient, opened):
+    ground, arena = opened("recurrent and continuous")
+    bouts = ground.bouts(30, caps=(30,), first=100)
     ended = {}
-    with ground.arena() as arena:
-        wanted = undisturbed(arena, bouts)
-        again = [bout._replace(number=bout.number + 100) for bout in bouts]
-        arena.add(again)
-        while not all(len(arena._held(hand)) > 2 for hand in range(2)):
-            if not arena.busy:  # all were played while one of the hands was slow
-                ended.clear()
-                arena.add(again)
-            note(arena.turn(), ended)
-        frozen = arena.crew.hands[0]
-        os.kill(frozen.process.pid, signal.SIGSTOP)
-        while len(ended.keys() | set(arena._held(0))) < 30:
-            note(arena.turn(), ended)
-        assert len(ended) < 30
-        assert frozen is arena.crew.hands[0]
-        os.kill(frozen.process.pid, signal.SIGCONT)
-        finish(arena, ended)
+    wanted = undisturbed(arena, bouts)
+    again = [bout._replace(number=bout.number + 100) for bout in bouts]
+    arena.add(again)
+    while not all(len(arena._held(hand)) > 2 for hand in range(2)):
+        if not arena.busy:  # all were played while one of the hands was slow
+            ended.clear()
+            arena.add(again)
+        note(arena.turn(), ended)
+    frozen = arena.crew.hands[0]
+    os.kill(frozen.process.pid, signal.SIGSTOP)
+    while len(ended.keys() | set(arena._held(0))) < 30:
+        note(arena.turn(), ended)
+    assert len(ended) < 30
+    assert frozen is arena.crew.hands[0]
+    os.kill(frozen.process.pid, signal.SIGCONT)
+    finish(arena, ended)
     assert ended == {number + 100: outcome for number, outcome in wanted.items()}
 
 
 def troubled(trouble, early):
     options = {"trouble": trouble, "seed": 105, "early": early}
-    return Playground("gym", {"id": "Arcade-v0", "options": options}, "mlp", {})
+    return Playground("gym", {"id": "Arcade-v0", "options": options}, "mlp", SMALL)
 
 
-EARLY = pytest.mark.parametrize("early", [False, True], ids=["at a step", "at the start"])
+EARLY = pytest.mark.parametrize(
+    ("early", "hands"), [(False, 1), (True, 1)], ids=["at a step", "at the start"]
+)
 
 
 @EARLY
-def test_an_environment_that_fails(early):
+def test_an_environment_that_fails(early, hands):
     ground, failed = troubled("raise", early), {}
-    with ground.arena() as arena:
+    with ground.arena(hands) as arena:
         arena.add(ground.bouts(20))
         ended = finish(arena, failed=failed)
     assert failed == {5: "ValueError: it is broken"}
@@ -269,9 +284,9 @@ def test_an_environment_that_fails(early):
 
 
 @EARLY
-def test_an_environment_that_ends_its_process(early):
+def test_an_environment_that_ends_its_process(early, hands):
     ground, lost = troubled("SIGKILL", early), {}
-    with ground.arena() as arena:
+    with ground.arena(hands) as arena:
         arena.add(ground.bouts(20))
         ended = finish(arena, lost=lost)
         assert lost == {5: -signal.SIGKILL}

@@ -83,7 +83,7 @@ def test_a_hand_plays_what_it_is_given():
 
 
 def test_what_is_dropped_is_left_in_either_half():
-    with opened() as crew:
+    with opened(hands=1) as crew:
         ready(crew)
         crew.actions[:] = 1
         crew.order(0, 0, [Ticket(1, 10, None)])
@@ -102,7 +102,7 @@ def test_what_is_dropped_is_left_in_either_half():
 def test_a_module_that_cannot_be_imported():
     before = set(children(os.getpid()))
     with pytest.raises(InputError, match="cannot start: ModuleNotFoundError: No module named 'no_"):
-        opened(imports=("no_such_module",))
+        opened(imports=("no_such_module",), hands=1)
     assert set(children(os.getpid())) <= before
 
 

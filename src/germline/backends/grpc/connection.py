@@ -87,11 +87,14 @@ class GrpcConnection:
     def receive(self) -> list[FromMaster]:
         """Give what has come in."""
         self._wakeup.clear()
+        error = self._error  # before the messages, all of which came before it
         found = []
         while self._inbox:
             found.append(self._inbox.popleft())
-        if not found and self._error is not None:
-            raise self._error
+        if error is not None:
+            if not found:
+                raise error
+            self._wakeup.set()  # whoever waits next has still to hear of it
         return found
 
     def send(self, message: FromWorker) -> None:
