@@ -1,8 +1,11 @@
 """Counts what can be counted of the code, and writes it into the page beside this script.
 
-    make test-all && .venv/bin/python docs/quality/make.py
+    .ci/run && .venv/bin/python docs/quality/make.py
+    .venv/bin/python docs/quality/make.py --times .cache/test*.xml    # where the time goes
+    .venv/bin/python docs/quality/make.py --runs                      # what stands in two places
 
-Times are those of the last `make test` and `make test-all`, which leave them in `.cache`.
+Times are those of the last `make test`, `make test-all` and `make test-release`, which leave them
+in `.cache`.
 """
 
 import ast
@@ -12,7 +15,7 @@ import statistics
 import subprocess
 import sys
 import tomllib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from itertools import combinations
 from pathlib import Path
 from xml.etree import ElementTree
@@ -89,17 +92,40 @@ def collected(*options: str) -> int:
     return int(re.findall(r"(\d+)(?:/\d+)? tests? collected", out)[-1])
 
 
-def duration(suite: str) -> str:
-    """How long a suite took the last time, and how it ended."""
-    path = ROOT / ".cache" / f"{suite}.xml"
-    if not path.exists():
-        return f"not run (`make {suite}`)"
-    found = ElementTree.parse(path).getroot()[0].attrib
-    bad = int(found["failures"]) + int(found["errors"])
+def tests_of(*paths: Path) -> list[ElementTree.Element]:
+    """What JUnit files say of every test."""
+    return [test for path in paths for test in ElementTree.parse(path).iter("testcase")]
+
+
+def duration(lane: str) -> str:
+    """How long a lane of tests took the last time, and how it ended."""
+    files = (ROOT / ".cache" / f"{lane}{part}.xml" for part in ("-numerics", ""))
+    paths = [path for path in files if path.exists()]
+    if not paths:
+        return f"not run (`make {lane}`)"
+    found = [ElementTree.parse(path).getroot()[0].attrib for path in paths]
+    names = ("tests", "time", "failures", "errors", "skipped")
+    count = {name: sum(float(part[name]) for part in found) for name in names}
     return (
-        f"{found['tests']} tests in {float(found['time']) / 60:.1f} minutes; {bad} failed, "
-        f"{found['skipped']} skipped"
+        f"{count['tests']:.0f} tests in {count['time'] / 60:.1f} minutes; "
+        f"{count['failures'] + count['errors']:.0f} failed, {count['skipped']:.0f} skipped"
     )
+
+
+def times(paths: list[Path]) -> str:
+    """Seconds of tests and their number, by folder of `tests` and for the ten largest modules."""
+    folders: Counter[str] = Counter()
+    modules: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
+    for test in tests_of(*paths):
+        module = re.sub(r"\.[A-Z]\w*$", "", test.attrib["classname"]).removeprefix("tests.")
+        folder = module.partition(".")[0] if "." in module else "."
+        for name, seconds in ((folder, folders), (module, modules)):
+            seconds[name] += float(test.attrib["time"])
+            counts[name] += 1
+    head = f"{sum(folders.values()):.0f} s of {sum(counts[name] for name in folders)} tests\n"
+    ranked = [*folders.most_common(), *modules.most_common(10)]
+    return head + "\n".join(f"{s:7.1f} s {counts[name]:5}  {name}" for name, s in ranked)
 
 
 def passes(*command: str) -> str:
@@ -140,20 +166,24 @@ def rows() -> list[tuple[str, str, str]]:
         ("style", passes(sys.executable, "-m", "ruff", "check", "."), "`ruff check .`"),
         (
             "tests",
-            f"{collected():,}, of which {collected('-m', 'system'):,} need a Debian package and "
-            f"{collected('-m', 'slow'):,} patience",
+            f"{collected():,}, of which {collected('-m', 'system'):,} need a Debian package, "
+            f"{collected('-m', 'slow'):,} patience and {collected('-m', 'release'):,} a release",
             f"`{python} -m pytest --collect-only -q`",
         ),
         ("`make test`", duration("test"), "`make test`"),
         ("`make test-all`", duration("test-all"), "`make test-all`"),
+        ("`make test-release`", duration("test-release"), "`make test-release`"),
     ]
 
 
 def main() -> None:
-    """Write the table, or list what stands in two places."""
+    """Write the table, or say where time goes, or what stands in two places."""
     if "--runs" in sys.argv:
         for length, one, two in sorted(duplicated(tracked("src/*.py")), reverse=True):
             print(f"{length:3} lines  {one}  {two}")
+        return
+    if "--times" in sys.argv:
+        print(times([Path(name) for name in sys.argv[2:]]))
         return
     table = "\n".join(f"| {what} | {figure} | {command} |" for what, figure, command in rows())
     date = f"{datetime.date.today():%-d %B %Y}"

@@ -440,8 +440,9 @@ class Interrupted:
         if self.given >= 20 and not self.gone:
             self.gone = True
             self.server.kill()
-            while self.backend.workers():
-                yield from self.backend.results(0)
+            yield from meanwhile(
+                self.backend, lambda _: not self.backend.workers(), "the master notices"
+            )
             if "--appendonly" in self.server.command:
                 self.server.command[self.server.command.index("--appendonly") + 1] = "no"
             self.server.start()

@@ -246,6 +246,7 @@ class Harmed(Processes):
             yield event
 
 
+@pytest.mark.numerics
 @pytest.mark.slow
 def test_hands_that_are_killed_change_nothing(tmp_path):
     name = "Atari in integers"

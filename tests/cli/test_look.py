@@ -252,6 +252,7 @@ def test_the_doctor_says_what_works(germline):
     assert set(facts) == {"machine", "packages", "extras", "platform", "speed"}
     assert facts["platform"]["same_bits"] is True
     assert facts["platform"]["terminal"] is False
+    assert facts["platform"]["python_support"].endswith(": tested")
     assert {"germline", "jax", "numpy", "gymnasium"} <= set(facts["packages"])
     assert all(facts["packages"].values())
     assert all(speed > 0 for speed in facts["speed"].values())

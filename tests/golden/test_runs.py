@@ -19,6 +19,7 @@ ENGINES = {
 }
 
 
+@pytest.mark.numerics
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("golden", RUNS, ids=lambda golden: golden["spec"])

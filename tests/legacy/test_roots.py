@@ -13,6 +13,8 @@ from germline.genome import Birth, Foreign, Gene, Genome, Slices
 from germline.legacy import uber
 from samples import PLAIN, bits, genes, policy_for, snapshot_genome
 
+pytestmark = pytest.mark.numerics
+
 POLICY = policy_for(PLAIN)
 
 

@@ -117,15 +117,22 @@ class RayCluster:
 
 
 @functools.cache
-def shared():
-    """The cluster that tests use in turn, as `with shared() as cluster`."""
+def _one():
     return RayCluster()
 
 
+def shared():
+    """The cluster that tests use in turn, as `with shared() as cluster`."""
+    if _one().program.poll() is not None:  # a test was too much for it
+        end_shared()
+    return _one()
+
+
 def end_shared():
-    if shared.cache_info().currsize:
-        shared().close()
-        shared.cache_clear()
+    if _one.cache_info().currsize:
+        cluster = _one()
+        _one.cache_clear()
+        cluster.close()
 
 
 def _say(answer, stream=sys.__stdout__):
@@ -152,6 +159,8 @@ def main():
             node = nodes.pop(pid, None)
             if node is not None:
                 cluster.remove_node(node, allow_graceful=how.get("graceful", False))
+        if what == "clear":  # the next test must not be given a node that is gone
+            cluster.wait_for_nodes()
         _say(None)
     cluster.shutdown()
 

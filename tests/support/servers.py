@@ -173,7 +173,10 @@ def _one(kind):
 
 
 def shared(kind):
-    """A broker that listens and holds nothing, whatever the tests before did to it."""
+    """A broker that listens, whatever the tests before did to it.
+
+    Redis is empty. RabbitMQ keeps queues that were left, so a test names its runs.
+    """
     server = _one(kind)
     if server.process.poll() is not None:
         server.start()

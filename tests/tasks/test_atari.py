@@ -121,6 +121,7 @@ def frostbite():
     return Console(Atari("frostbite"))
 
 
+@pytest.mark.numerics
 @pytest.mark.parametrize("game", GAMES)
 def test_an_episode_is_what_the_protocol_says(game):
     console = Console(Atari(game))
@@ -367,6 +368,7 @@ def test_a_return_depends_on_the_genome_and_the_seed_alone():
         assert task.play(players, mates)[1::2] == alone
 
 
+@pytest.mark.numerics
 @pytest.mark.slow
 def test_siblings_play_the_same_in_any_company():
     players = small_players("float32", siblings=4, count=6)

@@ -171,14 +171,15 @@ class TestRegret:
 
 
 class TestPlay:
-    def team(self, task, birth=1):
-        spec = fitting.fit("mlp", {"hidden": []}, task.space())
-        genome = Genome(policies.reference("gru", spec), Birth(birth))
+    def team(self, task, policy="mlp"):
+        settings = {"units": 4} if policy == "gru" else {"hidden": []}
+        spec = fitting.fit(policy, settings, task.space())
+        genome = Genome(policies.reference(policy, spec), Birth(1))
         return tasks.Players(spec, Decoder(spec.layout()), [genome])
 
     def test_an_episode_is_so_many_pulls(self):
         task = made()
-        found = task.play(self.team(task), [Episode(0, 1, None), Episode(0, 2, 5)])
+        found = task.play(self.team(task, "gru"), [Episode(0, 1, None), Episode(0, 2, 5)])
         assert [(o.steps, o.end) for o in found] == [(100, "l"), (5, "c")]
         assert all(o.score == int(o.score) <= o.steps for o in found)
 

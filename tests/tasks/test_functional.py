@@ -116,6 +116,7 @@ def played(request):
     return task, policy, episodes, task.play(team, episodes)
 
 
+@pytest.mark.numerics
 class TestAnyCompany:
     def test_episodes_differ(self, played):
         *_, outcomes = played

@@ -94,6 +94,7 @@ def tiny(monkeypatch, opened):
     return register
 
 
+@pytest.mark.numerics
 class TestSeeds:
     def test_an_episode_begins_as_its_seed_says(self, opened):
         task = opened("Pendulum-v1")

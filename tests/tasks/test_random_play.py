@@ -194,6 +194,7 @@ def wanted(tmp_path_factory):
     return folder
 
 
+@pytest.mark.numerics
 class TestRuns:
     @pytest.mark.slow
     @pytest.mark.parametrize("together", [False, True], ids=["processes", "together"])

@@ -20,6 +20,11 @@ def made(**settings):
     return tasks.make("saccade", settings)
 
 
+def test_a_task_has_the_dynamics_it_says():
+    task = made(figures=3, size=16, glow=0.3, noise=0.7, limit=4)
+    assert task.dynamics() == Looking(figures=3, size=16, glow=0.3, noise=0.7, limit=4)
+
+
 @functools.cache
 def begun(task):
     """The states at the start of 4,900 episodes."""

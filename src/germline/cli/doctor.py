@@ -128,7 +128,7 @@ def _platform() -> dict[str, Any]:
     python = ".".join(map(str, sys.version_info[:2]))
     return {
         "support": support.get(sys.platform, f"{sys.platform}: unknown, not tested"),
-        "python": f"{python}: {'tested' if python in TESTED else 'not tried'}",
+        "python_support": f"{python}: {'tested' if python in TESTED else 'not tried'}",
         "same_bits": _same_bits(),
         "file_locks": database.has_locks(),
         "runs_kept_here": here,

@@ -54,7 +54,7 @@ def many_individuals(name):
     return spec, thetas, seen, np.stack(wanted)
 
 
-# A program takes long to compile: a network meets two kinds of blocks, a kind three networks.
+# A program takes long to compile: conv meets every kind of blocks, others the whole and one more.
 PAIRS = [
     *(("conv", blocks) for blocks in BLOCKS),
     ("mlp wide", "bfloat16"),
@@ -74,7 +74,7 @@ PAIRS = [
 def test_any_batch_gives_the_same(name, blocks):
     spec, theta, seen, wanted = one_individual(name)
     policy = policies.build(spec, theta, "exact", blocks=blocks)
-    for batch in (3, 64):
+    for batch in (1, 64):
         assert np.array_equal(play_many(policy, seen[:batch]), wanted[:batch]), batch
     looped = np.stack([play(policy, obs) for obs in seen])
     assert np.array_equal(looped, wanted)
@@ -84,7 +84,7 @@ def test_any_batch_gives_the_same(name, blocks):
 def test_many_individuals_at_once_give_the_same(name, blocks):
     spec, thetas, seen, wanted = many_individuals(name)
     made = jax.jit(jax.vmap(lambda theta: policies.build(spec, theta, "exact", blocks=blocks)))
-    for batch in (3, len(seen)):
+    for batch in (1, len(seen)):
         assert np.array_equal(play_each(made(thetas[:batch]), seen[:batch]), wanted[:batch]), batch
     for theta, obs, output in zip(thetas[:4], seen, wanted, strict=False):
         alone = policies.build(spec, theta, "exact", blocks=blocks)

@@ -269,7 +269,7 @@ def troubled(trouble, early):
 
 
 EARLY = pytest.mark.parametrize(
-    ("early", "hands"), [(False, 1), (True, 1)], ids=["at a step", "at the start"]
+    ("early", "hands"), [(False, 2), (True, 1)], ids=["at a step", "at the start"]
 )
 
 
