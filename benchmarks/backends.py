@@ -304,7 +304,8 @@ def ray_cluster() -> Iterator[None]:
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "sitecustomize.py").write_text(patch)
         path = os.pathsep.join([folder, str(HERE.parent)])
-        with RayCluster(environment={"PYTHONPATH": path}) as cluster:
+        made = RayCluster({"PYTHONPATH": path})
+        with contextlib.closing(made), made as cluster:
             cluster.add(WORKERS)
             yield
 

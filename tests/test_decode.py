@@ -124,7 +124,7 @@ def test_an_empty_batch():
 
 
 def test_a_batch_may_mix_operators_roots_and_ages():
-    operators = [*FEW, "lowrank:3", "lowrank:1"] * 2
+    operators = [*FEW, "lowrank:3", "lowrank:1", "block:head", "renew:layer"] * 2
     mixed = [lineage(i, layout=HEADS).child(Gene(i, 0.5, o)) for i, o in enumerate(operators)]
     mixed.insert(3, lineage(0, layout=HEADS))
     found = Decoder(HEADS).decode_many(mixed)
@@ -133,7 +133,7 @@ def test_a_batch_may_mix_operators_roots_and_ages():
 
 
 @pytest.mark.parametrize(
-    "kind", ["births", "children", "old children", "mixed", "renew:head", "lowrank:3"]
+    "kind", ["births", "children", "old children", "mixed", "block:head", "renew:head", "lowrank:3"]
 )
 def test_a_recipe_decodes_inside_a_compiled_program(kind):
     births = [Genome(policy_for(HEADS), Birth(seed)) for seed in range(5)]

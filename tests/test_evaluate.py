@@ -239,6 +239,7 @@ class TestImports:
             Evaluator(Problem(TaskRef(task), policy), BlobCache())
 
 
+@pytest.mark.numerics
 class TestContexts:
     @pytest.mark.parametrize("task", ["gym", "functional"])
     def test_a_policy_is_fed_the_context_of_its_request(self, evaluator, task):

@@ -143,7 +143,7 @@ main(sys.argv[2:])
 @pytest.mark.slow
 def test_it_goes_on_where_a_signal_stopped_it(tmp_path):
     spec = write(tmp_path / "spec.toml", BRIEF | {"stop": {}})
-    budget = ["reproduce", "frostbite", "--frames", "4000", "--out", "run", "--plain"]
+    budget = ["reproduce", "frostbite", "--frames", "12000", "--out", "run", "--plain"]
     command = [sys.executable, "-c", PROGRAM, str(spec), *budget, "--backend", "serial"]
     with subprocess.Popen(
         command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -153,13 +153,13 @@ def test_it_goes_on_where_a_signal_stopped_it(tmp_path):
         process.send_signal(signal.SIGINT)
         out, err = process.communicate()
     assert (process.returncode, err) == (128 + signal.SIGINT, "")
-    again = "germline reproduce frostbite --frames 4000 --out run"
+    again = "germline reproduce frostbite --frames 12000 --out run"
     assert out.splitlines()[-1].endswith(f"nothing is lost. Go on with: {again}")
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (1, "")
     assert "failed: " in done.stdout
     changes = {"arithmetic": "float32", "name": "reproduce-frostbite", "seed": 1}
-    alone = small(BRIEF | {"stop": {"frames": 4_000}, **changes})
+    alone = small(BRIEF | {"stop": {"frames": 12_000}, **changes})
     assert digest(tmp_path / "run") == run(tmp_path / "alone", alone)
 
 

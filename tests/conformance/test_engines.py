@@ -316,6 +316,17 @@ TROUBLES = {
 @pytest.mark.parametrize("trouble", TROUBLES)
 @only("processes", "grpc")
 def test_what_nobody_asked_for_changes_nothing(engine, trouble, tmp_path, wanted):
+    run_with(trouble, engine, tmp_path, wanted)
+
+
+# But each bans in a way of its own, here a worker that it has never met.
+@pytest.mark.slow
+@only("celery on redis", "ray")
+def test_strangers_are_banned(engine, tmp_path, wanted):
+    run_with("impossible", engine, tmp_path, wanted)
+
+
+def run_with(trouble, engine, tmp_path, wanted):
     two_hosts(engine)
     backend = Troubled(engine.backend(), TROUBLES[trouble]())
     warnings = []

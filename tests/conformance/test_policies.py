@@ -13,6 +13,7 @@ def test_every_registered_policy_is_in_the_table():
     assert set(policies.names()) == {name.split()[0] for name in NETWORKS}
 
 
+@pytest.mark.numerics
 @pytest.mark.parametrize("name", patient(NETWORKS, (*LARGE, "conv same", "conv-lstm small")))
 def test_in_floats(name):
     spec = spec_of(name)

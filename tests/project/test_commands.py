@@ -26,6 +26,7 @@ PARAMETERS = [(path, parameter) for path, command in KNOWN.items() for parameter
 
 
 def test_a_command_and_its_options_are_documented():
+    assert {("train",), ("export", "metrics")} <= set(KNOWN)
     assert [path for path in KNOWN if not all(name in PAGE for name in path)] == []
     unnamed = [
         (path, option)

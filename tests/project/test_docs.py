@@ -61,6 +61,7 @@ def test_every_setting_is_documented():
 
 
 def test_everything_registered_is_named():
+    assert {page for page, _ in NAMED} == {"tasks.md", "policies.md", "genome.md", "algorithms.md"}
     assert lacking([(page, f"`{name}`") for page, name in NAMED]) == []
 
 

@@ -41,6 +41,7 @@ def test_more_episodes_begin_with_the_same(task):
     assert len(more.returns) == len(more.steps) == len(more.frames) == 19
 
 
+@pytest.mark.numerics
 @pytest.mark.parametrize("task", TASKS)
 def test_what_is_watched_is_what_is_scored(task):
     shots = []

@@ -77,8 +77,9 @@ class RayCluster:
     Meanwhile the cluster's address and token are in the environment.
     """
 
-    def __init__(self, **head):
-        self.environment = {**SETTINGS, "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    def __init__(self, environment=None, **head):
+        self.environment = {**SETTINGS, **(environment or {})}
+        self.environment["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
         self.program = subprocess.Popen(
             [sys.executable, __file__, json.dumps(head)],
             env={**os.environ, **self.environment},
@@ -99,10 +100,12 @@ class RayCluster:
     def __exit__(self, *_):
         os.environ.clear()
         os.environ.update(self.before)
-        self.ask("clear")
+        with contextlib.suppress(OSError, ValueError):  # the test has ended it, and says why
+            self.ask("clear")
 
     def close(self):
-        self.program.stdin.close()
+        with contextlib.suppress(BrokenPipeError):
+            self.program.stdin.close()
         self.program.wait()
         self.program.stdout.close()
 

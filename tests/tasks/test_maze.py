@@ -104,6 +104,7 @@ def driven(way):
     return np.array(places), rewards, bool(over)
 
 
+@pytest.mark.numerics
 class TestWalls:
     @settings(max_examples=25, deadline=None)
     @given(st.integers(0, 2**32 - 1), st.integers(1, 40))
@@ -194,6 +195,7 @@ def cast(place, heading):
     return found
 
 
+@pytest.mark.numerics
 class TestScore:
     def test_there_is_a_way_in_time(self):
         places, rewards, over = driven(WAY)

@@ -153,7 +153,7 @@ def opened():
         @cache
         def open_(name):
             ground = Playground(*CASES[name], mixed=name == "a pole")
-            several = name in ("a pole", "recurrent and continuous")
+            several = name in ("a pole", "recurrent and continuous", "several actions")
             return ground, stack.enter_context(ground.arena(*((2, 2) if several else (1, 4))))
 
         yield open_
@@ -204,6 +204,7 @@ def recurrent(opened):
 NUMBERS = count(1000)
 
 
+@pytest.mark.numerics
 @settings(max_examples=10)
 @given(data=st.data())
 def test_no_order_and_nothing_given_up_changes_an_outcome(recurrent, data):
@@ -240,6 +241,7 @@ def impatient(monkeypatch):
     monkeypatch.setattr(crew, "LATE", 0.3)
 
 
+@pytest.mark.numerics
 def test_a_hand_that_is_late_is_not_waited_for(impatient, opened):
     ground, arena = opened("recurrent and continuous")
     bouts = ground.bouts(30, caps=(30,), first=100)
