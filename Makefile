@@ -9,7 +9,7 @@ BYTES  := $(BIN)/python -W ignore -m compileall -qq -j 0 $(VENV)/lib
 PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadfile --junit-xml
 # What most tests compile is run once, and need not be fast. Those marked `numerics` are about the
 # numbers that XLA computes, and have it as users do.
-NUMERICS = $$(grep -rl --include='*.py' mark.numerics tests)
+NUMERICS = $$(grep -rl --include='test_*.py' mark.numerics tests)
 QUICK  := XLA_FLAGS="--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false" $(PYTEST)
 
 # The Debian packages that tests marked `system` need.
@@ -19,7 +19,7 @@ DEBIAN_PACKAGES := chromium debootstrap iproute2 munge openssl rabbitmq-server r
 .PHONY: help demo test test-all test-release system lint format docs deploy dist bench clean
 
 help: ## list the targets
-	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
 
 $(VENV)/.made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -56,12 +56,12 @@ demo: $(VENV)/.demo ## a network learns to balance a pole, and is tried on 100 f
 	echo "Look at it in a browser:  $(BIN)/germline dashboard runs --open"
 
 test: $(VENV)/.dev ## every test that needs only Python and no patience
-	$(PYTEST) .cache/test-numerics.xml -m "numerics and not slow" $(NUMERICS)
-	$(QUICK) .cache/test.xml -m "not (numerics or system or slow or release)"
+	$(PYTEST) .cache/test-numerics.xml -m "numerics and not (system or slow or release)" $(NUMERICS); one=$$?; \
+	$(QUICK) .cache/test.xml -m "not (numerics or system or slow or release)" && exit $$one
 
 test-all: system $(VENV)/.dev ## also those that need servers, a browser or patience
-	$(PYTEST) .cache/test-all-numerics.xml -m numerics $(NUMERICS)
-	$(QUICK) .cache/test-all.xml -m "not (numerics or release)"
+	$(PYTEST) .cache/test-all-numerics.xml -m "numerics and not release" $(NUMERICS); one=$$?; \
+	$(QUICK) .cache/test-all.xml -m "not (numerics or release)" && exit $$one
 
 test-release: system $(VENV)/.dev ## what is handed on: wheel, tutorial, image, and whom commands call
 	$(PYTEST) .cache/test-release.xml -m release

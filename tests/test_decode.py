@@ -15,9 +15,11 @@ from germline.decode import Decoder
 from germline.errors import InputError
 from germline.genome import Birth, Gene, Genome
 from germline.layout import Layout, Tensor
+from networks import patient
 from samples import (
     FEW,
     HEADS,
+    OPERATORS,
     PLAIN,
     bits,
     genes,
@@ -132,12 +134,19 @@ def test_a_batch_may_mix_operators_roots_and_ages():
     assert (bits(found) == bits(np.stack(expected))).all()
 
 
+IN_PROGRAMS = ("gaussian", "block:head", "renew:head", "lowrank:3", "sparse:0.5", "grow")
+
+
 @pytest.mark.parametrize(
-    "kind", ["births", "children", "old children", "mixed", "block:head", "renew:head", "lowrank:3"]
+    "kind",
+    [
+        *("births", "old children", "mixed"),
+        *patient(OPERATORS, {operator for operator in OPERATORS if operator not in IN_PROGRAMS}),
+    ],
 )
 def test_a_recipe_decodes_inside_a_compiled_program(kind):
     births = [Genome(policy_for(HEADS), Birth(seed)) for seed in range(5)]
-    operator = kind if ":" in kind else "gaussian"
+    operator = kind if kind in OPERATORS else "gaussian"
     children = [birth.child(Gene(9, 0.1, operator)) for birth in births[:3] * 2]
     genomes = {
         "births": births,

@@ -1,8 +1,8 @@
 """Counts what can be counted of the code, and writes it into the page beside this script.
 
-    .ci/run && .venv/bin/python docs/quality/make.py
-    .venv/bin/python docs/quality/make.py --times .cache/test*.xml    # where the time goes
-    .venv/bin/python docs/quality/make.py --runs                      # what stands in two places
+    make test && .ci/run && .venv/bin/python docs/quality/make.py
+    .venv/bin/python docs/quality/make.py --times .cache/test{,-numerics}.xml  # where time goes
+    .venv/bin/python docs/quality/make.py --runs                               # what stands twice
 
 Times are those of the last `make test`, `make test-all` and `make test-release`, which leave them
 in `.cache`.

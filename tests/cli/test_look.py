@@ -21,13 +21,14 @@ from safetensors.numpy import load_file
 from commands import ok
 from germline import files, paper, presets
 from germline.algorithms.protocols import Report
-from germline.cli import app, envs
+from germline.cli import app, doctor, envs
 from germline.run import database
 from germline.run import spec as specs
 from germline.run.store import Store
 from runs import ALGORITHMS, begin, digest, run, small
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "genome.json"
+HERE = ".".join(map(str, sys.version_info[:2]))
 
 
 @pytest.fixture(scope="module")
@@ -247,12 +248,18 @@ def test_environments_are_listed_with_what_they_need(germline):
     assert [line.split()[0] for line in lines[1:]] == [row["id"] for row in few]
 
 
+@pytest.mark.parametrize(("versions", "word"), [(("3.1", HERE), "tested"), (("3.1",), "not tried")])
+def test_the_doctor_knows_what_python_was_tested(versions, word, monkeypatch):
+    monkeypatch.setattr(doctor, "TESTED", versions)
+    assert doctor._platform()["python_support"] == f"{HERE}: {word}"
+
+
 def test_the_doctor_says_what_works(germline):
     facts = json.loads(ok(germline("doctor", "--json")))
     assert set(facts) == {"machine", "packages", "extras", "platform", "speed"}
     assert facts["platform"]["same_bits"] is True
     assert facts["platform"]["terminal"] is False
-    assert facts["platform"]["python_support"].endswith(": tested")
+    assert facts["platform"]["python_support"].startswith(f"{HERE}: ")
     assert {"germline", "jax", "numpy", "gymnasium"} <= set(facts["packages"])
     assert all(facts["packages"].values())
     assert all(speed > 0 for speed in facts["speed"].values())

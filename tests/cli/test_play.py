@@ -190,6 +190,14 @@ def test_an_mp4_has_a_picture_per_step(name, germline, made, tmp_path):
     assert pictures(out) == [(428, 600, 3)] * 8
 
 
+@pytest.mark.slow
+def test_nothing_else_is_said_while_ffmpeg_works(made, tmp_path):
+    given = ["play", made / "gym", "--cap", "7", "--out", tmp_path / "film.mp4"]
+    command = [sys.executable, "-m", "germline", *given]
+    done = subprocess.run(command, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 def test_a_film_that_is_there_is_replaced_only_if_said(germline, made, tmp_path):
     out = tmp_path / "film.gif"
     out.write_text("old")

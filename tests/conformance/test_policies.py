@@ -20,6 +20,7 @@ def test_in_floats(name):
     policies.check(spec, context=context_of(spec))
 
 
+@pytest.mark.numerics
 @pytest.mark.parametrize("name", patient(NETWORKS, (*LARGE, *OTHERS)))
 def test_in_half_precision(name):
     spec = spec_of(name)

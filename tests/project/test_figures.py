@@ -32,6 +32,7 @@ def test_every_benchmark_is_on_the_page_of_performance():
 
 def test_files_that_a_page_names_are_there():
     named = [(page, name) for page, text in PAGES.items() for name in NAMED.findall(text)]
+    assert len(named) > 50
     assert [(page, name) for page, name in named if not (ROOT / name).exists()] == []
 
 
@@ -48,6 +49,7 @@ def is_known(word, script):
 def test_options_and_parts_of_scripts_that_a_page_names_are_known():
     calls = [(page, *call) for page, text in PAGES.items() for call in CALL.findall(text)]
     given = [(page, script, word) for page, script, rest in calls for word in rest.split()]
+    assert len(given) > 20
     assert [case for case in given if not is_known(case[2], case[1])] == []
 
 
@@ -88,11 +90,13 @@ def without_source(page):
 
 
 def test_tables_of_measured_figures_have_their_command():
+    assert sum(bool(measured(t)) for text in PAGES.values() for t in tables(text)) > 20
     assert [reason for page in PAGES for reason in without_source(page)] == []
 
 
 def test_tables_are_whole():
     """A table without a line of dashes under its head is the rest of one that was cut in two."""
     every = [(page, table) for page, text in PAGES.items() for table in tables(text)]
+    assert len(every) > 50
     head = re.compile(r"\|.*\n\|[\s:|-]+\n")
     assert [(page, table[:80]) for page, table in every if not head.match(table)] == []

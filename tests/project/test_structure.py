@@ -13,6 +13,7 @@ import germline
 from germline.cli import doctor
 
 ROOT = Path(__file__).parent.parent.parent
+MARK = "mark." + "numerics"
 SOURCE = ROOT / "src" / "germline"
 PRESETS = SOURCE / "presets"  # which has no modules
 ORDER = re.findall(r"^    (\w+)  ", germline.__doc__, re.MULTILINE)
@@ -54,10 +55,12 @@ def unsaid(folder):
 
 
 def test_a_folder_says_what_its_modules_are():
+    assert len(FOLDERS) > 5
     assert [module for folder in FOLDERS for module in unsaid(folder)] == []
 
 
 def test_imports_point_one_way():
+    assert len(MODULES) > 50
     wrong = [
         f"{module} imports {imported}, which comes later"
         for module in MODULES
@@ -114,6 +117,7 @@ def said_of_its_licence(name):
 
 def test_the_licence_is_what_the_package_says():
     """Of the packages that `make test` installs; those of benchmarks come and go."""
+    assert len(LICENCES) > 20
     wrong = {
         name: [word for word in said_of_its_licence(name) if word not in LICENCES[name]]
         for name in LICENCES.keys() - {"package"} - only_for_benchmarks()
@@ -131,6 +135,13 @@ def test_the_version_is_one():
     assert f"## {germline.__version__}, {cited['date-released']}" in (
         (ROOT / "CHANGELOG.md").read_text()
     )
+
+
+def test_marks_of_numerics_stand_where_make_looks_for_them():
+    """In modules of tests: `make` runs the tests so marked of files that have the word."""
+    marked = {path.name for path in (ROOT / "tests").rglob("*.py") if MARK in path.read_text()}
+    assert len(marked) > 10
+    assert {name for name in marked if not name.startswith("test_")} == set()
 
 
 def test_every_page_names_the_same_versions_of_python():

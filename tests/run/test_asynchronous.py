@@ -59,7 +59,7 @@ def spec(changes=None):
 
 
 def on_processes(count):
-    """As many processes as an engine; a process takes seconds to start."""
+    """A backend of so many processes; each takes seconds to start."""
     return Processes(count, trust=True)
 
 
@@ -112,6 +112,12 @@ def finished(by_processes):
 def with_statistics(tmp_path_factory):
     """A run that normalises what it sees, made by two hands; not to be changed."""
     return watched(tmp_path_factory.mktemp("statistics") / "run", Late(2), CARTPOLE)
+
+
+@pytest.fixture(scope="module")
+def with_statistics_by_processes(tmp_path_factory):
+    """The same by worker processes."""
+    return watched(tmp_path_factory.mktemp("statistics") / "run", on_processes(2), CARTPOLE)
 
 
 def log(folder):
@@ -168,7 +174,14 @@ def proven(folder):
     return requests
 
 
-@pytest.mark.parametrize("run", ["by_processes", "with_statistics"])
+@pytest.mark.parametrize(
+    "run",
+    [
+        "by_processes",
+        "with_statistics",
+        pytest.param("with_statistics_by_processes", marks=pytest.mark.slow),
+    ],
+)
 def test_a_run_is_what_its_arrivals_say(run, request):
     folder, outcome, seen, moments = request.getfixturevalue(run)
     assert outcome.reason == "generations 6 of 6"

@@ -175,7 +175,7 @@ def _one(kind):
 def shared(kind):
     """A broker that listens, whatever the tests before did to it.
 
-    Redis is empty. RabbitMQ keeps queues that were left, so a test names its runs.
+    Redis is empty. RabbitMQ keeps queues that were left; a master empties those of its run.
     """
     server = _one(kind)
     if server.process.poll() is not None:

@@ -159,6 +159,7 @@ def opened():
         yield open_
 
 
+@pytest.mark.numerics
 @pytest.mark.parametrize(
     "name", patient(CASES, {"a user's module", "binary actions", "scalar actions", "whole actions"})
 )
@@ -271,7 +272,9 @@ def troubled(trouble, early):
 
 
 EARLY = pytest.mark.parametrize(
-    ("early", "hands"), [(False, 2), (True, 1)], ids=["at a step", "at the start"]
+    ("early", "hands"),
+    [(False, 2), (True, 1), pytest.param(True, 2, marks=pytest.mark.slow)],
+    ids=["at a step", "at the start", "at the start of one of two"],
 )
 
 
