@@ -6,7 +6,8 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt
 # What pip would do on one core: a Python that starts need not compile what it imports.
 BYTES  := $(BIN)/python -W ignore -m compileall -qq -j 0 $(VENV)/lib
-PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadfile --junit-xml
+# One process more than there are cores, because many tests wait for other programs.
+PYTEST := $(BIN)/python -m pytest --numprocesses $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist loadfile --junit-xml
 # What most tests compile is run once, and need not be fast. Those marked `numerics` are about the
 # numbers that XLA computes, and have it as users do.
 NUMERICS = $$(grep -rl --include='test_*.py' mark.numerics tests)

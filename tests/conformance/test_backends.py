@@ -140,14 +140,14 @@ def serial_digest(name):
         return digest(Path(folder) / "run", RUNS[name], Serial(trust=True))
 
 
-# Every run once by worker processes and once out of order; most numbers of workers once each.
+# With patience, every run is made by worker processes and out of order.
 PAIRS = {
-    "two processes": ["ga on the host", "siblings in shared products", "es on the device"],
+    "two processes": ["ga on the host", "siblings in shared products"],
     "unreliable": [name for name in RUNS if name not in ("Atari in integers", "ga on the device")],
 }
 PATIENT_PAIRS = {
     "one process": ["Atari in integers", "es on a function"],
-    "two processes": ["random search with a recurrent policy"],
+    "two processes": ["random search with a recurrent policy", "es on the device"],
     "four processes": ["Atari in integers", "ga on the device", "siblings in shared products"],
     "unreliable": ["Atari in integers", "ga on the device"],
 }
