@@ -6,10 +6,13 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt
 # What pip would do on one core: a Python that starts need not compile what it imports.
 BYTES  := $(BIN)/python -W ignore -m compileall -qq -j 0 $(VENV)/lib
-# One process more than there are cores, because many tests wait for other programs.
-PYTEST := $(BIN)/python -m pytest --numprocesses $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist loadfile --junit-xml
+CORES  := $(shell getconf _NPROCESSORS_ONLN)
+# Many tests wait for other programs, those of servers most of the time.
+SOME   := $(shell expr $(CORES) + 1)
+MANY   := $(shell expr $(CORES) \* 2)
+PYTEST := $(BIN)/python -m pytest --numprocesses $(SOME) --dist loadfile --junit-xml
 # What most tests compile is run once, and need not be fast. Those marked `numerics` are about the
-# numbers that XLA computes, and have it as users do.
+# numbers that XLA computes, or play for long, and have it as users do.
 NUMERICS = $$(grep -rl --include='test_*.py' mark.numerics tests)
 QUICK  := XLA_FLAGS="--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false" $(PYTEST)
 
@@ -62,10 +65,10 @@ test: $(VENV)/.dev ## every test that needs only Python and no patience
 
 test-all: system $(VENV)/.dev ## also those that need servers, a browser or patience
 	$(PYTEST) .cache/test-all-numerics.xml -m "numerics and not release" $(NUMERICS); one=$$?; \
-	$(QUICK) .cache/test-all.xml -m "not (numerics or release)" && exit $$one
+	$(QUICK) .cache/test-all.xml --numprocesses $(MANY) -m "not (numerics or release)" && exit $$one
 
 test-release: system $(VENV)/.dev ## what is handed on: wheel, tutorial, image, and whom commands call
-	$(PYTEST) .cache/test-release.xml -m release
+	$(PYTEST) .cache/test-release.xml --numprocesses $(MANY) -m release
 
 system: ## install the Debian packages that server tests need (as root)
 	@missing=; for p in $(DEBIAN_PACKAGES); do \

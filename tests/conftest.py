@@ -2,7 +2,9 @@
 
 import gc
 import os
+import re
 import sys
+from collections import Counter
 from pathlib import Path
 
 CACHE = Path(__file__).parent.parent / ".cache"
@@ -18,6 +20,31 @@ import pytest  # noqa: E402
 
 hypothesis.settings.register_profile("germline", deadline=None, derandomize="CI" in os.environ)
 hypothesis.settings.load_profile("germline")
+
+
+def pytest_collection_modifyitems(items):
+    """Where several processes test, files that take minutes come first, and none is waited for."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        weights = Counter()
+        for item in items:
+            waits = any(item.get_closest_marker(mark) for mark in ("slow", "system", "release"))
+            weights[item.path] += 20 if waits else 1
+        items.sort(key=lambda item: -weights[item.path])
+
+
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist, which `-p no:xdist` leaves out
+def pytest_xdist_make_scheduler(config, log):
+    """One process has all tests of a file, which share programs and servers; engines share none."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            file, _, name = nodeid.partition("::")
+            engine = re.search(r"\[([\w ]+)", name) if file.endswith("test_engines.py") else None
+            return file + (engine[0] if engine else "")
+
+    config.option.loadscopereorder = False
+    return ByFile(config, log)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -36,11 +63,13 @@ def forgotten():
 
 @pytest.fixture(scope="session", autouse=True)
 def ended():
-    """After the last test, end the servers that tests have used in turn."""
+    """After the last test, end the servers that tests have used in turn, and end quickly."""
     yield
     for name in ("servers", "ray_cluster"):
         if module := sys.modules.get(name):
             module.end_shared()
+    gc.collect()
+    gc.freeze()  # pytest and JAX collect six times more, which takes seconds and finds nothing
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ def numbers(section):
     return {name: value for name, value in section.items() if not isinstance(value, str)}
 
 
+@pytest.mark.numerics
 @pytest.mark.slow
 def test_every_part_is_measured(germline, monkeypatch):
     monkeypatch.setattr(bench, "SECONDS", 0.05)
@@ -39,6 +40,7 @@ def test_every_part_is_measured(germline, monkeypatch):
     assert f'arithmetic = "{advice["arithmetic"]}"' in advice["why"][1]
 
 
+@pytest.mark.numerics
 @pytest.mark.slow
 def test_without_a_game_a_pole_is_balanced_as_on_an_accelerator(monkeypatch):
     tasks.make("atari", {"game": "frostbite"}).close()

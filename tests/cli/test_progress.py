@@ -169,8 +169,9 @@ def test_in_a_real_terminal(width, tmp_path):
     write(tmp_path / "spec.toml", {"task.name": "noted", "stop.generations": 40})
     command = f"{sys.executable} -m germline train spec.toml --trust; exec cat"
     size = ["-x", str(width), "-y", "24"]
-    # COLUMNS would speak of the terminal that the tests were started from.
-    outside = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES")}
+    # These speak of the terminal that the tests were started from, or of none.
+    others = ("COLUMNS", "LINES", "FORCE_COLOR")
+    outside = {k: v for k, v in os.environ.items() if k not in others}
     environment = outside | {
         "PYTHONPATH": str(SUPPORT),
         "NOTES": str(tmp_path / "notes"),

@@ -20,8 +20,14 @@ def test_in_floats(name):
     policies.check(spec, context=context_of(spec))
 
 
-@pytest.mark.numerics
-@pytest.mark.parametrize("name", patient(NETWORKS, (*LARGE, *OTHERS)))
+# The large ones take minutes to compile as users have it.
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(n, marks=pytest.mark.slow if n in (*LARGE, *OTHERS) else pytest.mark.numerics)
+        for n in NETWORKS
+    ],
+)
 def test_in_half_precision(name):
     spec = spec_of(name)
     policies.check(spec, arithmetic="bfloat16", context=context_of(spec))

@@ -19,7 +19,7 @@ HASHES = (
 )
 UBER = "3dfa932f045f4f40be101791b867ab716e0f7112d900d75899b31d12384399de"
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.numerics]
 
 
 def imported(out, *arguments):

@@ -67,6 +67,7 @@ def notes_by_key(resolved, store):
     return found
 
 
+@pytest.mark.numerics
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_nothing_is_lost_and_nothing_done_again(name, tmp_path, monkeypatch):
