@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
+from itertools import islice
 
 import jax
 import jax.numpy as jnp
@@ -75,6 +76,22 @@ def digest(array):
 
 
 class TestTheBatch:
+    def test_what_jax_may_still_look_at_is_not_written_to(self, monkeypatch):
+        given = []
+
+        def noting(see):
+            def noted(shown, sight):
+                given.append((shown, shown.copy()))
+                return see(shown, sight)
+
+            return noted
+
+        monkeypatch.setattr(jax, "jit", noting)
+        seen = [*islice(random_play._on_host(tasks.make("atari", PONG)), 100)]
+        assert len(seen) == len(given) == 100
+        assert all((shown == before).all() for shown, before in given)
+        assert len({before.tobytes() for _, before in given}) > 10
+
     def test_it_is_the_same_in_another_process(self):
         code = (
             "import hashlib; from germline import tasks; from germline.tasks import random_play;"

@@ -75,10 +75,11 @@ def _on_host(task: HostTask) -> Generator[Array]:
     with closing(task.lane()) as lane:
         for seed in _seeds():
             lane.start(Episode(0, seed, None), shown)
-            obs, sight = see(shown, eyes.sight())
+            # A copy each, since JAX may not have looked yet when the lane writes what comes next.
+            obs, sight = see(shown.copy(), eyes.sight())
             yield obs
             while lane.step(next(actions), shown) is None:
-                obs, sight = see(shown, sight)
+                obs, sight = see(shown.copy(), sight)
                 yield obs
 
 
