@@ -147,8 +147,12 @@ PAIRS = {
 }
 PATIENT_PAIRS = {
     "one process": ["Atari in integers", "es on a function"],
-    "two processes": ["random search with a recurrent policy", "es on the device"],
-    "four processes": ["Atari in integers", "ga on the device", "siblings in shared products"],
+    "two processes": [
+        "random search with a recurrent policy",
+        "es on the device",
+        "ga on the device",
+    ],
+    "four processes": ["Atari in integers", "siblings in shared products"],
     "unreliable": ["Atari in integers", "ga on the device"],
 }
 

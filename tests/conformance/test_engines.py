@@ -1,7 +1,6 @@
 """The conformance suite of engines: whatever gets in the way, the lineage is the serial one's.
 
-Every case is one of every engine; where an engine has nothing of the kind, such as a connection,
-the run must come out the same all the more.
+Every case is one of every engine that has something of the kind, such as a connection.
 """
 
 import math
@@ -108,10 +107,13 @@ def committed(folder):
         return store.count()[1]
 
 
-REMOTE = [name for name in ENGINES if not ENGINES[name].local]
+LOCAL = [name for name in ENGINES if ENGINES[name].local]
+REMOTE = [name for name in ENGINES if name not in LOCAL]
+SHARED = [name for name in ENGINES if name != "serial"]  # whose workers are not the master
 
 
 @pytest.mark.slow
+@only(*SHARED)
 def test_workers_are_killed(engine, tmp_path, wanted):
     kills(engine, engine.workers, tmp_path, wanted)
 
@@ -170,17 +172,15 @@ def test_the_master_is_killed(engine, tmp_path, wanted):
 
 
 @pytest.mark.slow
+@only(*SHARED)
 def test_a_worker_freezes(engine, tmp_path, wanted):
     folder = tmp_path / "run"
     if engine.local:
-        # A frozen process holds its batch until patience ends; the serial one holds everything.
+        # A frozen process holds its batch until patience ends.
         loop.create(folder, small())
         master = engines.master(folder, engine)
         until(lambda: committed(folder) >= 30, "some are done")
-        frozen = engine.workers(master.pid)[0]
-        engines.send(frozen, STOP)
-        if frozen == master.pid:
-            engines.send(frozen, CONTINUE)
+        engines.send(engine.workers(master.pid)[0], STOP)
         assert master.wait(engines.PATIENCE) == 0
         assert digest_of(folder) == wanted
         return
@@ -196,6 +196,7 @@ def test_a_worker_freezes(engine, tmp_path, wanted):
 
 
 @pytest.mark.slow
+@only(*REMOTE)
 def test_the_connection_is_lost_and_back(engine, tmp_path, wanted):
     two_hosts(engine)
     with Running(tmp_path / "run", small(), engine.backend()) as running:
@@ -207,18 +208,22 @@ def test_the_connection_is_lost_and_back(engine, tmp_path, wanted):
 
 
 @pytest.mark.slow
+@only(*LOCAL)
+def test_a_master_that_is_asked_to_stop_goes_on_later(engine, tmp_path, wanted):
+    folder = tmp_path / "run"
+    loop.create(folder, small())
+    master = engines.master(folder, engine)
+    until(lambda: committed(folder) >= 30, "some are done")
+    master.terminate()
+    assert master.wait(engines.PATIENCE) == 128 + signal.SIGTERM
+    assert engines.master(folder, engine).wait(engines.PATIENCE) == 0
+    assert digest_of(folder) == wanted
+
+
+@pytest.mark.slow
+@only(*REMOTE)
 def test_hosts_join_late_and_leave_in_order(engine, tmp_path, wanted_of_long):
     folder = tmp_path / "run"
-    if engine.local:
-        # Nobody joins; the master itself is asked to stop, and goes on later.
-        loop.create(folder, small(LONG))
-        master = engines.master(folder, engine)
-        until(lambda: committed(folder) >= 30, "some are done")
-        master.terminate()
-        assert master.wait(engines.PATIENCE) == 128 + signal.SIGTERM
-        assert engines.master(folder, engine).wait(engines.PATIENCE) == 0
-        assert digest_of(folder) == wanted_of_long
-        return
     backend = engine.backend()
     with Running(folder, small(LONG), backend) as running:
         first = engine.host()

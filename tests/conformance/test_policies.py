@@ -13,27 +13,18 @@ def test_every_registered_policy_is_in_the_table():
     assert set(policies.names()) == {name.split()[0] for name in NETWORKS}
 
 
-@pytest.mark.numerics
 @pytest.mark.parametrize("name", patient(NETWORKS, (*LARGE, "conv same", "conv-lstm small")))
 def test_in_floats(name):
     spec = spec_of(name)
     policies.check(spec, context=context_of(spec))
 
 
-# The large ones take minutes to compile as users have it.
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(n, marks=pytest.mark.slow if n in (*LARGE, *OTHERS) else pytest.mark.numerics)
-        for n in NETWORKS
-    ],
-)
+@pytest.mark.parametrize("name", patient(NETWORKS, (*LARGE, *OTHERS)))
 def test_in_half_precision(name):
     spec = spec_of(name)
     policies.check(spec, arithmetic="bfloat16", context=context_of(spec))
 
 
-@pytest.mark.numerics
 @pytest.mark.parametrize("name", patient(EXACT, (*LARGE, "conv same")))
 def test_in_integers(name):
     policies.check(spec_of(name, exact=True), arithmetic="exact")

@@ -43,7 +43,9 @@ def chromium():
     program = servers.program("chromium")
     with sync_playwright() as playwright:
         # Root, which tests in containers often are, has no sandbox; the pages are our own.
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(
+            executable_path=program, args=["--no-sandbox", "--disable-gpu"]
+        )
         yield browser
         browser.close()
 

@@ -35,19 +35,24 @@ def of_seeds(seeds, folder):
     return imported(folder / "genome.json", *arguments)
 
 
+def mean(file):
+    """Played in this process, where all of them share what was compiled for the first."""
+    return germline.score(file, 2, workers=1).mean
+
+
 @pytest.mark.parametrize("number", range(5))
 def test_a_seed_list_plays_frostbite(number, tmp_path):
     file = of_seeds(SEED_LISTS[number], tmp_path)
     assert file.genome.root.sha256 == HASHES[number]
-    assert germline.score(file, 6).mean > 1000
+    assert mean(file) > 1000
 
 
 def test_their_first_network_does_not(tmp_path):
-    assert germline.score(of_seeds([], tmp_path), 6).mean < 150
+    assert mean(of_seeds([], tmp_path)) < 150
 
 
 def test_uber_s_genome_plays_frostbite(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(Path(__file__).parent.parent.parent / ".cache"))
     file = imported(tmp_path / "genome.json", "uber", GOLDEN / "uber_frostbite.json")
     assert file.genome.root.sha256 == UBER
-    assert germline.score(file, 6).mean > 1500
+    assert mean(file) > 1500

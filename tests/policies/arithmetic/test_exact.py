@@ -47,7 +47,7 @@ def one_individual(name):
 def many_individuals(name):
     """Settings, weights of many, one observation each, and what they give by the definition."""
     spec = spec_of(name, exact=True)
-    count = 16 if name == "dqn" else 64  # of 16 MB each
+    count = 16 if name.startswith("dqn") else 64  # of 16 MB each
     seen = observations(spec, count, np.int8, seed=3)
     thetas = np.stack([random_weights(spec.layout(), seed=i, sigma=0.02) for i in range(count)])
     wanted = [defined(spec, t, o[None])[0] for t, o in zip(thetas, seen, strict=True)]
