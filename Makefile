@@ -78,7 +78,7 @@ others:
 	@$(QUICK) .cache/$(LANE).xml --numprocesses $(PROCESSES) -m "not numerics and $(WHICH)"
 
 test-release: system $(VENV)/.dev ## what is handed on: wheel, tutorial, image, and whom commands call
-	$(PYTEST) .cache/test-release.xml --numprocesses $(MANY) -m release
+	@$(PYTEST) .cache/test-release.xml --numprocesses $(CORES) -m release
 
 system: ## install the Debian packages that server tests need (as root)
 	@missing=; for p in $(DEBIAN_PACKAGES); do \
