@@ -7,11 +7,13 @@ PIP    := $(BIN)/python -m pip install --quiet --no-compile --constraint constra
 # What pip would do on one core: a Python that starts need not compile what it imports.
 BYTES  := $(BIN)/python -W ignore -m compileall -qq -j 0 $(VENV)/lib
 CORES  := $(shell getconf _NPROCESSORS_ONLN)
-# Tests that wait for other programs leave the cores to others.
-MANY   := $(shell expr $(CORES) + 1)
-PYTEST := $(BIN)/python -m pytest --dist loadfile --junit-xml
+# Many tests wait for other programs, those of servers most of the time.
+SOME   := $(shell expr $(CORES) + 1)
+MANY   := $(shell expr $(CORES) \* 2)
+PYTEST := $(BIN)/python -m pytest --numprocesses $(SOME) --dist loadfile --junit-xml
 # What most tests compile is run once, and need not be fast. Those marked `numerics` are about the
 # numbers that XLA computes, or play for long, and have it as users do.
+NUMERICS = $$(grep -rl --include='test_*.py' mark.numerics tests)
 QUICK  := XLA_FLAGS="--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false" $(PYTEST)
 # Hundreds of processes are started, and each would compile what it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -20,7 +22,7 @@ unexport PYTHONDONTWRITEBYTECODE
 DEBIAN_PACKAGES := chromium debootstrap iproute2 munge openssl rabbitmq-server redis-server shellcheck slurm-client slurmctld slurmd strace tmux xauth xvfb
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all numerics others test-release system lint format docs deploy dist bench clean
+.PHONY: help demo test test-all test-release system lint format docs deploy dist bench clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -60,25 +62,15 @@ demo: $(VENV)/.demo ## a network learns to balance a pole, and is tried on 100 f
 	echo "Look at it in a browser:  $(BIN)/germline dashboard runs --open"
 
 test: $(VENV)/.dev ## every test that needs only Python and no patience
-	@$(MAKE) --no-print-directory --keep-going -j2 numerics others \
-	  LANE=test WHICH="not (system or slow or release)" PROCESSES=$(CORES)
+	$(PYTEST) .cache/test-numerics.xml -m "numerics and not (system or slow or release)" $(NUMERICS); one=$$?; \
+	$(QUICK) .cache/test.xml -m "not (numerics or system or slow or release)" && exit $$one
 
 test-all: system $(VENV)/.dev ## also those that need servers, a browser or patience
-	@$(MAKE) --no-print-directory --keep-going -j2 numerics others \
-	  LANE=test-all WHICH="not release" PROCESSES=$(MANY)
-
-# The two halves of a lane, at the same time; what the first says is shown when it has ended.
-numerics:
-	@mkdir -p .cache
-	@$(PYTEST) .cache/$(LANE)-numerics.xml --numprocesses $(CORES) -m "numerics and $(WHICH)" \
-	  $$(grep -rl --include='test_*.py' mark.numerics tests) > .cache/$(LANE)-numerics.txt 2>&1; \
-	  code=$$?; cat .cache/$(LANE)-numerics.txt; exit $$code
-
-others:
-	@$(QUICK) .cache/$(LANE).xml --numprocesses $(PROCESSES) -m "not numerics and $(WHICH)"
+	$(PYTEST) .cache/test-all-numerics.xml -m "numerics and not release" $(NUMERICS); one=$$?; \
+	$(QUICK) .cache/test-all.xml --numprocesses $(MANY) -m "not (numerics or release)" && exit $$one
 
 test-release: system $(VENV)/.dev ## what is handed on: wheel, tutorial, image, and whom commands call
-	@$(PYTEST) .cache/test-release.xml --numprocesses $(CORES) -m release
+	$(PYTEST) .cache/test-release.xml --numprocesses $(MANY) -m release
 
 system: ## install the Debian packages that server tests need (as root)
 	@missing=; for p in $(DEBIAN_PACKAGES); do \
