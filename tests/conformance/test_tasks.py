@@ -60,7 +60,7 @@ def test_every_task_of_germline_is_in_the_table():
 
 
 def cases():
-    """Ours as users have them; another's environment, which compiles for long, in its own time."""
+    """Every task; an environment of Brax that takes long to compile is not one of numerics."""
     for name in TASKS:
         mark = pytest.mark.slow if name == "brax pendulum" else pytest.mark.numerics
         yield pytest.param(name, marks=mark)

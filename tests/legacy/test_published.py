@@ -37,7 +37,7 @@ def of_seeds(seeds, folder):
 
 def mean(file):
     """Played in this process, where all of them share what was compiled for the first."""
-    return germline.score(file, 2, workers=1).mean
+    return germline.score(file, 6, workers=1).mean
 
 
 @pytest.mark.parametrize("number", range(5))
